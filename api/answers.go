@@ -1,0 +1,128 @@
+package api
+
+import "time"
+
+// The levels of a finding.
+const (
+	LevelGood        = "good"        // as it should be
+	LevelInfo        = "info"        // worth knowing
+	LevelWarn        = "warn"        // works, but somebody should look
+	LevelRefuse      = "refuse"      // no run may start
+	LevelUnreachable = "unreachable" // nothing could be found out
+)
+
+// Finding is one thing that check found out about a policy, its database or the ledger.
+type Finding struct {
+	Policy    string `json:"policy"`   // "" when it is about the database or the ledger
+	Database  string `json:"database"` // the database's name in the file; "" for the ledger
+	Level     string `json:"level"`
+	Code      string `json:"code"` // a stable word for programs
+	Message   string `json:"message"`
+	Hint      string `json:"hint"`
+	Statement string `json:"statement"` // SQL that would settle it; "" when there is none
+}
+
+// PolicyPlan says what a run of a policy stage would do if it started now.
+type PolicyPlan struct {
+	Policy     string    `json:"policy"`
+	Stage      string    `json:"stage"`
+	Mode       string    `json:"mode"`
+	Action     string    `json:"action"`
+	Authority  string    `json:"authority"`
+	Database   string    `json:"database"`
+	Table      string    `json:"table"`
+	Rule       string    `json:"rule"`   // the trigger and the period in words
+	Where      string    `json:"where"`  // the scope, as the file states it
+	Unless     string    `json:"unless"` // the guard, as the file states it
+	AsOf       time.Time `json:"as_of"`
+	Cutoff     time.Time `json:"cutoff"`
+	Due        int64     `json:"due"`        // rows a run would take up
+	Oldest     string    `json:"oldest"`     // the smallest trigger among them, as the database prints it; "" for none
+	Nulls      int64     `json:"nulls"`      // of the due rows: those without a trigger
+	Unreadable int64     `json:"unreadable"` // never due: their trigger is no instant
+	Guarded    int64     `json:"guarded"`    // of the due rows: kept by unless
+	Held       int64     `json:"held"`       // of the due rows: on hold
+	Blocked    int64     `json:"blocked"`    // estimate, of the due rows: a foreign key would refuse
+	Cascaded   int64     `json:"cascaded"`   // estimate: child rows that would go along
+	Schedule   string    `json:"schedule"`   // in words; "" when nothing runs it
+}
+
+// Explanation says of one row whether it is due, and why.
+type Explanation struct {
+	Policy     string      `json:"policy"`
+	Stage      string      `json:"stage"`
+	Row        string      `json:"row"` // the row's keyed hash, as in blocked rows and evidence
+	AsOf       time.Time   `json:"as_of"`
+	Cutoff     time.Time   `json:"cutoff"`
+	Exists     bool        `json:"exists"`
+	Trigger    *time.Time  `json:"trigger"` // as an instant; null when it is none
+	DueAt      *time.Time  `json:"due_at"`
+	Due        bool        `json:"due"` // a run at as_of would take it up
+	Conditions []Condition `json:"conditions"`
+	Verdict    string      `json:"verdict"` // one sentence
+}
+
+// Condition is one of the questions that decide about a row.
+type Condition struct {
+	Name   string `json:"name"`   // exists, in_scope, due, guard, hold, children
+	Passes *bool  `json:"passes"` // true: speaks for the change; null: could not be asked
+	Detail string `json:"detail"`
+}
+
+// Installation is what curfew needs in a governed database.
+type Installation struct {
+	Database   string   `json:"database"`
+	Engine     string   `json:"engine"`
+	Statements []string `json:"statements"` // what creates it, in order
+	Grants     []string `json:"grants"`     // the least a role needs to do the work of the policies
+	Executed   bool     `json:"executed"`   // false after --print
+}
+
+// Migration is what migrate did in the ledger.
+type Migration struct {
+	Ledger  string   `json:"ledger"`  // without secrets
+	Applied []string `json:"applied"` // names of the migrations; none when there was nothing to do
+}
+
+// Proposal is what init found in a database.
+type Proposal struct {
+	Engine   string          `json:"engine"`
+	Server   string          `json:"server"`
+	Policies []ProposedTable `json:"policies"`
+}
+
+// ProposedTable is one table that looks as if its rows should not stay for ever.
+type ProposedTable struct {
+	Name     string            `json:"name"` // of the policy
+	Table    string            `json:"table"`
+	Key      []string          `json:"key"`
+	Trigger  string            `json:"trigger"` // since or until
+	Column   string            `json:"column"`
+	Options  map[string]string `json:"options"` // zone, unit, format, null: what the column's type leaves open
+	Keep     string            `json:"keep"`    // a starting point for since; "" for until
+	Rows     int64             `json:"rows"`    // -1 when unknown
+	Subject  string            `json:"subject"` // a column that names a person; "" when none was seen
+	Cascade  []string          `json:"cascade"` // child tables that would go along, to be accepted by a person
+	Triggers []string          `json:"triggers"`
+	Why      []string          `json:"why"`
+	Caveats  []string          `json:"caveats"`  // what a person must look at before enforcing it
+	Refusals []string          `json:"refusals"` // what keeps it from running as it stands
+}
+
+// Version is what the program says of itself.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// Problem is an error over HTTP (application/problem+json, RFC 9457) and with --output json.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Hint   string `json:"hint,omitempty"` // what to do next
+}

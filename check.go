@@ -1,0 +1,175 @@
+package curfew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/target"
+	"curfew.dev/curfew/policy"
+)
+
+// Check looks at the ledger, at the databases of the policies, and at each policy against its live table. Without names it
+// checks all policies. What is wrong, or out of reach, is a finding and no error.
+func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, error) {
+	policies, err := c.policies(names)
+	if err != nil {
+		return nil, err
+	}
+	led, findings := c.checkLedger(ctx)
+	dbs := map[string]*target.DB{}
+	for _, name := range c.DatabaseNames() {
+		of := slices.DeleteFunc(slices.Clone(policies), func(p *policy.Policy) bool { return p.Database != name })
+		if len(names) > 0 && len(of) == 0 {
+			continue
+		}
+		db, some := c.checkDatabase(ctx, led, name, of)
+		findings = append(findings, some...)
+		dbs[name] = db
+	}
+	for _, p := range policies {
+		if db := dbs[p.Database]; db != nil {
+			findings = append(findings, c.checkPolicy(ctx, db, p)...)
+		}
+	}
+	return findings, ctx.Err()
+}
+
+// checkLedger finds out whether the ledger can be used. It does not make one.
+func (c *Curfew) checkLedger(ctx context.Context) (*ledger.Ledger, []api.Finding) {
+	where := withoutSecrets(c.local(c.file.Ledger))
+	if c.noLedgerYet() {
+		return nil, []api.Finding{{Level: api.LevelGood, Code: "ledger_new", Message: "the ledger " + where + " will be made by the first run"}}
+	}
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return nil, []api.Finding{findingOf(err, "ledger_unusable")}
+	}
+	findings := []api.Finding{{Level: api.LevelGood, Code: "ledger", Message: "the ledger " + where + " can be read"}}
+	if _, sqlite := c.ledgerFile(); !sqlite {
+		if _, err := c.keys(); err != nil {
+			findings = append(findings, findingOf(err, "key"))
+		}
+	}
+	return l, findings
+}
+
+// findingOf is an error as a finding.
+func findingOf(err error, code string) api.Finding {
+	level := api.LevelRefuse
+	if kind := KindOf(err); kind == KindUnreachable || kind == KindFailed {
+		level = api.LevelUnreachable
+	}
+	return api.Finding{Level: level, Code: code, Message: err.Error(), Hint: HintOf(err)}
+}
+
+// checkDatabase finds out whether a database can be used for these policies; the database is nil when it is out of reach.
+func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name string, policies []*policy.Policy) (*target.DB, []api.Finding) {
+	var findings []api.Finding
+	add := func(f api.Finding) {
+		f.Database = name
+		findings = append(findings, f)
+	}
+	db, err := c.database(ctx, name)
+	if err != nil {
+		add(findingOf(err, "database_unreachable"))
+		return nil, findings
+	}
+	add(api.Finding{Level: api.LevelGood, Code: "database", Message: describe(db.Described())})
+	switch err := db.Installed(ctx); {
+	case errors.Is(err, target.ErrNotInstalled):
+		level := api.LevelWarn
+		if slices.ContainsFunc(policies, func(p *policy.Policy) bool { return p.Mode == policy.Enforce }) {
+			level = api.LevelRefuse
+		}
+		add(api.Finding{Level: level, Code: "not_installed", Message: "curfew's own tables are not there",
+			Hint: "run curfew install " + name + " once (--print shows what it would do)"})
+	case err != nil:
+		add(findingOf(targetError("", err), "installation"))
+	default:
+		add(api.Finding{Level: api.LevelGood, Code: "installed", Message: "curfew's own tables are there"})
+	}
+	if led != nil {
+		if err := c.sameClock(ctx, led, db); err != nil {
+			add(findingOf(err, "clock"))
+		}
+	}
+	return db, findings
+}
+
+// describe says in words what a server is.
+func describe(s target.Server) string {
+	product := map[target.Engine]string{target.Postgres: "PostgreSQL", target.MySQL: "MySQL", target.SQLite: "SQLite"}[s.Engine]
+	if s.MariaDB {
+		product = "MariaDB"
+	}
+	words := product + " " + s.Version
+	if s.Role != "" {
+		words += ", as " + s.Role
+	}
+	return words
+}
+
+// checkPolicy holds a policy against its live table.
+func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Policy) []api.Finding {
+	wire := func(f api.Finding) api.Finding {
+		f.Policy, f.Database = p.Name, p.Database
+		return f
+	}
+	table, err := db.Inspect(ctx, p.Table)
+	if err != nil && !errors.Is(err, target.ErrNoTable) {
+		return []api.Finding{wire(findingOf(targetError("", err), "table_unreadable"))}
+	}
+	found := target.Judge(p, table, db.Described())
+	var findings []api.Finding
+	if target.Refused(found) == nil {
+		more, err := c.examine(ctx, db, p, table)
+		found = append(found, more...)
+		if err != nil {
+			findings = append(findings, wire(findingOf(targetError("", err), "examination")))
+		}
+	}
+	worst := api.LevelGood
+	for _, f := range found {
+		if f.Level == target.LevelRefuse || worst == api.LevelGood && f.Level == target.LevelWarn {
+			worst = string(f.Level)
+		}
+		findings = append(findings, wire(api.Finding{Level: string(f.Level), Code: f.Code, Message: f.Message, Hint: f.Hint, Statement: f.Statement}))
+	}
+	if worst != api.LevelRefuse {
+		good := api.Finding{Level: api.LevelGood, Code: "ready", Message: ready(p, table)}
+		findings = append([]api.Finding{wire(good)}, findings...)
+	}
+	return findings
+}
+
+// examine looks at the rows of a table that is fit, and at how the database would read them.
+func (c *Curfew) examine(ctx context.Context, db *target.DB, p *policy.Policy, t *target.Table) ([]target.Finding, error) {
+	now, err := c.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: t, AsOf: now, Cutoff: p.Cutoff(now), Shadow: true, Logger: c.log})
+	if err != nil {
+		return nil, &Error{Kind: KindRefused, Err: err}
+	}
+	query, args := job.PageSQL(p.Batch.Rows)
+	return db.Examine(ctx, p, t, target.PageQuery{SQL: query, Args: args})
+}
+
+// ready says what a run will go by.
+func ready(p *policy.Policy, t *target.Table) string {
+	words := ruleInWords(p)
+	if key, err := target.ResolveKey(p, t); err == nil {
+		names := make([]string, len(key))
+		for i, k := range key {
+			names[i] = k.Name
+		}
+		words += fmt.Sprintf("; a row is named by (%s)", strings.Join(names, ", "))
+	}
+	return words
+}

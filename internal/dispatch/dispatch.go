@@ -1,0 +1,127 @@
+// Package dispatch turns an accepted run into batches and sees them settled.
+//
+// Its one invariant: the cursor of a run never outruns what is durably admitted. A batch row, the intent to execute it and
+// the cursor behind it commit together, by compare-and-set on the old cursor; a process that died is followed by any other
+// from what the ledger says, through the same code.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/policy"
+)
+
+// A Pager reads the governed table page by page. Cursors and bounds are opaque to this package.
+type Pager interface {
+	// Page returns at most rows due rows after the cursor (empty: from the start). A page may hold no rows and not be the
+	// last one; then it only moves the cursor.
+	Page(ctx context.Context, cursor []byte, rows int) (Page, error)
+	// Split cuts a list of keys, as a batch has them, into lists of at most rows keys.
+	Split(keys []byte, rows int) ([]Batch, error)
+}
+
+// A Page is one step of the scan.
+type Page struct {
+	Cursor []byte
+	Batch  *Batch // nil: no due row in this step
+	Done   bool
+}
+
+// A Batch is a bounded part of a run. Bounds and Keys hold key values: they are sealed before they are stored.
+type Batch struct {
+	Key    ledger.BatchKey // given by this package: a function of the run and what the batch covers
+	Seq    int64           // given by the ledger
+	Phase  string
+	Rows   int
+	Bounds []byte
+	Keys   []byte
+}
+
+// A Worker executes one batch. It must be safe for concurrent use, and executing a batch twice must do its work once.
+type Worker interface {
+	// Execute returns what became of the batch. A *StopError ends the run; any other error leaves the batch as it was.
+	Execute(ctx context.Context, b Batch) (Done, error)
+}
+
+// Done is a batch that was executed.
+type Done struct {
+	Settlement ledger.Settlement
+	Deferred   []byte        // keys of rows to be tried in a later batch, in the clear
+	TooLong    bool          // the statement timeout struck: batches must get smaller
+	Took       time.Duration // in the governed database
+}
+
+// A StopError says that the run cannot go on: it ends as failed.
+type StopError struct {
+	Why string // why_ended
+	Err error
+}
+
+func (e *StopError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *StopError) Unwrap() error { return e.Err }
+
+// ErrInterrupted says that the drain was asked to stop: the batches in hand are settled and the run is open.
+var ErrInterrupted = errors.New("interrupted")
+
+// A Sealer keeps key values out of the ledger's text; internal/keyring has the one.
+type Sealer interface {
+	Seal(plaintext, context []byte) []byte
+	Open(sealed, context []byte) ([]byte, error)
+	MAC(label string, parts ...[]byte) [32]byte
+}
+
+// Options say what to drain a run with.
+type Options struct {
+	Ledger *ledger.Ledger
+	Pager  Pager
+	Worker Worker
+	Sealer Sealer
+	Batch  policy.Batch
+	Logger *slog.Logger
+	Stop   <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
+	Report func(ledger.Run) // called after each step, never concurrently; may be nil
+}
+
+// retryPages is the phase of batches made of rows that earlier batches handed on.
+const retryPhase = "retry"
+
+func (o Options) seal(run string, plain []byte) []byte {
+	if len(plain) == 0 {
+		return nil
+	}
+	return o.Sealer.Seal(plain, []byte("run\x00"+run))
+}
+
+func (o Options) open(run string, sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 {
+		return nil, nil
+	}
+	plain, err := o.Sealer.Open(sealed, []byte("run\x00"+run))
+	if err != nil {
+		return nil, fmt.Errorf("stored state of run %.12s: %w", run, err)
+	}
+	return plain, nil
+}
+
+// newBatch seals a batch for the ledger, under the key that follows from what it covers.
+func (o Options) newBatch(run string, b Batch) ledger.NewBatch {
+	key := o.Sealer.MAC("batch", []byte(run), []byte(b.Phase), b.Bounds, b.Keys)
+	return ledger.NewBatch{Key: key, Phase: b.Phase, Planned: int64(b.Rows), Bounds: o.seal(run, b.Bounds), Keys: o.seal(run, b.Keys)}
+}
+
+func (o Options) fromLedger(run string, b ledger.Batch) (Batch, error) {
+	out := Batch{Key: b.Key, Seq: b.Seq, Phase: b.Phase, Rows: int(b.Planned)}
+	var err error
+	if out.Bounds, err = o.open(run, b.Bounds); err != nil {
+		return out, err
+	}
+	out.Keys, err = o.open(run, b.Keys)
+	return out, err
+}

@@ -1,0 +1,355 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/internal/ledger"
+)
+
+// TestHook, when set, is called between the ledger's steps. Tests stop the process there; it is nil in every program.
+var TestHook func(point string)
+
+func hook(point string) {
+	if TestHook != nil {
+		TestHook(point)
+	}
+}
+
+// Drain works a started run to its end, or until it is stopped. It may be called for a run that another process works on or
+// left behind: what is in the ledger decides, and executing a batch twice does its work once.
+func Drain(ctx context.Context, runID string, o Options) (ledger.Run, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // workers end with us
+	d := &drain{Options: o, results: make(chan result), known: map[ledger.BatchKey]bool{}}
+	if err := d.load(ctx, runID); err != nil {
+		return d.run, err
+	}
+	err := d.loop(ctx)
+	cancel()
+	d.discard()
+	if err == nil {
+		return d.run, nil
+	}
+	if stop := (*StopError)(nil); errors.As(err, &stop) {
+		hook("ending")
+		run, eerr := o.Ledger.End(context.WithoutCancel(ctx), runID, ledger.Failed, stop.Why, stop.Error())
+		if eerr != nil {
+			return d.run, errors.Join(err, eerr)
+		}
+		d.run = run
+	}
+	return d.run, err
+}
+
+type result struct {
+	batch Batch
+	done  Done
+	err   error
+}
+
+// drain is one process's work on one run.
+type drain struct {
+	Options
+	run     ledger.Run
+	cursor  []byte // in the clear; run.Cursor is the same, sealed
+	results chan result
+	working int
+	queue   []Batch                  // admitted, not yet handed to a worker
+	known   map[ledger.BatchKey]bool // batches that this process has or had in hand
+	settle  []ledger.Settlement
+	rows    int       // page size
+	next    time.Time // no page before: the pace
+}
+
+// load takes the run as the ledger has it.
+func (d *drain) load(ctx context.Context, id string) error {
+	run, err := d.Ledger.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	d.run = run
+	d.cursor, err = d.open(run.ID, run.Cursor)
+	if d.rows == 0 {
+		d.rows = run.PageRows
+	}
+	if d.rows == 0 {
+		d.rows = d.Batch.Rows
+	}
+	return err
+}
+
+func (d *drain) stopping() bool {
+	select {
+	case <-d.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (d *drain) loop(ctx context.Context) error {
+	if err := d.adopt(ctx); err != nil {
+		return err
+	}
+	for {
+		if err := d.collect(ctx, false); err != nil {
+			return err
+		}
+		d.launch(ctx)
+		stopping := d.stopping()
+		switch {
+		case d.run.State.Ended():
+			return d.endedElsewhere()
+		case !stopping && !d.run.PagedOut && len(d.queue) == 0 && d.paced():
+			if err := d.page(ctx); err != nil {
+				return err
+			}
+		case len(d.settle) > 0:
+			if err := d.step(ctx, nil); err != nil {
+				return err
+			}
+		case d.working > 0:
+			if err := d.collect(ctx, true); err != nil {
+				return err
+			}
+		case stopping:
+			return ErrInterrupted
+		case !d.run.PagedOut:
+			if err := d.rest(ctx); err != nil {
+				return err
+			}
+		default:
+			again, err := d.finish(ctx)
+			if err != nil || !again {
+				return err
+			}
+		}
+	}
+}
+
+// adopt takes up the batches that are admitted and not settled: those of a process that died, and those of one that is
+// alive, whose receipt then answers.
+func (d *drain) adopt(ctx context.Context) error {
+	pending, err := d.Ledger.Unsettled(ctx, d.run.ID)
+	if err != nil {
+		return err
+	}
+	for _, b := range pending {
+		if d.known[b.Key] {
+			continue
+		}
+		batch, err := d.fromLedger(d.run.ID, b)
+		if err != nil {
+			return err
+		}
+		d.known[b.Key] = true
+		d.queue = append(d.queue, batch)
+	}
+	return nil
+}
+
+// launch hands queued batches to workers.
+func (d *drain) launch(ctx context.Context) {
+	for len(d.queue) > 0 && d.working < d.Batch.InFlight {
+		b := d.queue[0]
+		d.queue = d.queue[1:]
+		d.working++
+		go func() {
+			done, err := d.Worker.Execute(ctx, b)
+			d.results <- result{b, done, err}
+		}()
+	}
+}
+
+// collect takes results; with wait it blocks for one.
+func (d *drain) collect(ctx context.Context, wait bool) error {
+	for d.working > 0 {
+		var r result
+		if wait {
+			r = <-d.results
+		} else {
+			select {
+			case r = <-d.results:
+			default:
+				return nil
+			}
+		}
+		wait = false
+		d.working--
+		hook("executed")
+		if r.err != nil {
+			return fmt.Errorf("batch %d: %w", r.batch.Seq, r.err)
+		}
+		s := r.done.Settlement
+		s.Batch = r.batch.Key
+		s.DeferredKeys = d.seal(d.run.ID, r.done.Deferred)
+		d.settle = append(d.settle, s)
+		d.adapt(r)
+	}
+	return ctx.Err()
+}
+
+// adapt keeps batches near the time they should take.
+func (d *drain) adapt(r result) {
+	switch target := d.Batch.Target; {
+	case r.done.TooLong:
+		d.rows = max(1, min(d.rows, r.batch.Rows)/2)
+	case target <= 0 || r.done.Took == 0 || r.batch.Rows == 0:
+	case r.done.Took > target && r.batch.Rows >= d.rows:
+		d.rows = max(1, d.rows/2, int(int64(d.rows)*int64(target)/int64(r.done.Took)))
+	case r.done.Took < target/2 && r.batch.Rows >= d.rows && d.rows < d.Batch.Rows:
+		d.rows = min(d.Batch.Rows, d.rows*2)
+	}
+}
+
+func (d *drain) paced() bool { return d.Batch.Pace <= 0 || !time.Now().Before(d.next) }
+
+// rest waits until the pace allows another page, or something happens.
+func (d *drain) rest(ctx context.Context) error {
+	timer := time.NewTimer(time.Until(d.next))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.Stop:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// page reads the next page and admits it, together with what there is to settle.
+func (d *drain) page(ctx context.Context) error {
+	hook("paging")
+	p, err := d.Pager.Page(ctx, d.cursor, d.rows)
+	if err != nil {
+		return err
+	}
+	a := &ledger.Admission{OldCursor: d.run.Cursor, NewCursor: d.seal(d.run.ID, p.Cursor), PagedOut: p.Done, PageRows: d.rows}
+	var batches []Batch
+	if p.Batch != nil {
+		batches = []Batch{*p.Batch}
+		if d.Batch.Pace > 0 {
+			now := time.Now()
+			if d.next.Before(now) {
+				d.next = now
+			}
+			d.next = d.next.Add(time.Duration(int64(time.Second) * int64(p.Batch.Rows) / int64(d.Batch.Pace)))
+		}
+	}
+	return d.admit(ctx, a, batches, p.Cursor)
+}
+
+func (d *drain) admit(ctx context.Context, a *ledger.Admission, batches []Batch, cursor []byte) error {
+	for i := range batches {
+		nb := d.newBatch(d.run.ID, batches[i])
+		batches[i].Key = nb.Key
+		a.Batches = append(a.Batches, nb)
+	}
+	err := d.step(ctx, a)
+	if errors.Is(err, ledger.ErrCursorMoved) || errors.Is(err, ledger.ErrDeferredTaken) || errors.Is(err, ledger.ErrRunEnded) {
+		// Another process is at work on this run and was first: take the run as it is now.
+		if err := d.load(ctx, d.run.ID); err != nil {
+			return err
+		}
+		return d.adopt(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	d.cursor = cursor
+	for i, b := range batches {
+		b.Seq = d.run.BatchesTotal - int64(len(batches)-1-i)
+		d.known[b.Key] = true
+		d.queue = append(d.queue, b)
+	}
+	return nil
+}
+
+// step commits settlements and an admission in one transaction.
+func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
+	hook("stepping")
+	// What was done is recorded also when we were told to stop: the rows are gone.
+	run, err := d.Ledger.Step(context.WithoutCancel(ctx), d.run.ID, ledger.StepRequest{Settle: d.settle, Admit: a})
+	if err != nil {
+		return err
+	}
+	hook("stepped")
+	d.settle = nil
+	d.run = run
+	if d.Report != nil {
+		d.Report(d.run)
+	}
+	return nil
+}
+
+// finish is called when the scan is over and nothing is in hand: it takes up what is left, or ends the run.
+func (d *drain) finish(ctx context.Context) (again bool, err error) {
+	clear(d.known) // a batch still open was lost on the way, or is another process's: execute it, its receipt decides
+	if err := d.adopt(ctx); err != nil || len(d.queue) > 0 {
+		return true, err
+	}
+	deferred, err := d.Ledger.Deferred(ctx, d.run.ID)
+	if err != nil {
+		return false, err
+	}
+	if len(deferred) > 0 {
+		return true, d.retry(ctx, deferred)
+	}
+	hook("ending")
+	run, err := d.Ledger.End(context.WithoutCancel(ctx), d.run.ID, ledger.Succeeded, "done", "")
+	if err != nil {
+		return false, err
+	}
+	d.run = run
+	return false, d.endedElsewhere()
+}
+
+// retry makes batches of the rows that were handed on.
+func (d *drain) retry(ctx context.Context, deferred []ledger.DeferredRows) error {
+	a := &ledger.Admission{OldCursor: d.run.Cursor, NewCursor: d.run.Cursor, PagedOut: true, PageRows: d.rows}
+	var batches []Batch
+	for _, b := range deferred {
+		keys, err := d.open(d.run.ID, b.Keys)
+		if err != nil {
+			return err
+		}
+		// A batch that took too long comes back in halves at least, so that this ends.
+		parts, err := d.Pager.Split(keys, max(1, min(d.rows, (int(b.Rows)+1)/2)))
+		if err != nil {
+			return err
+		}
+		for _, p := range parts {
+			p.Phase = retryPhase
+			batches = append(batches, p)
+		}
+		a.FromDeferred = append(a.FromDeferred, b.From)
+	}
+	return d.admit(ctx, a, batches, d.cursor)
+}
+
+// endedElsewhere makes an error of an end that is not the one we worked for.
+func (d *drain) endedElsewhere() error {
+	if d.run.State == ledger.Succeeded {
+		return nil
+	}
+	return &EndedError{Run: d.run}
+}
+
+// EndedError says that the run ended as something else than succeeded: cancelled while it was worked on, or its numbers did
+// not add up.
+type EndedError struct{ Run ledger.Run }
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("run %.12s ended as %s (%s)", e.Run.ID, e.Run.State, e.Run.WhyEnded)
+}
+
+// discard waits for the workers that were cut short.
+func (d *drain) discard() {
+	for d.working > 0 {
+		<-d.results
+		d.working--
+	}
+}

@@ -1,0 +1,204 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// clockAhead is how long a ledger may have been silent before its clock is
+	// doubted. Nobody schedules a purge more rarely than yearly.
+	clockAhead = 300 * 24 * time.Hour
+	// clockBehind is how far the clock may be before the last entry.
+	clockBehind = 5 * time.Minute
+)
+
+// Acceptance asks for a run.
+type Acceptance struct {
+	Policy, Stage, Mode string
+	// Identity makes it one run: what is accepted twice under one identity is
+	// accepted once. See IdentityAsOf, IdentityKey and IdentityOnce.
+	Identity  string
+	Operation string // the caller's own key, or ""
+	Cause     string // schedule, http, cli, catch_up
+	// AsOf is the instant the run stands for; nil is the ledger's now. Digits
+	// beyond microseconds are cut off.
+	AsOf *time.Time
+	// Cutoff derives the cutoff from the as_of that was settled on.
+	Cutoff func(asOf time.Time) time.Time
+	// Revision is the policy text that the run executes, and RevisionID its
+	// RevisionID.
+	RevisionID string
+	Revision   []byte
+	// Actor overrides the ledger's in the audit entry.
+	Actor string
+}
+
+// RevisionID names a policy text: hex SHA-256.
+func RevisionID(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// RunID is the id of the one run with this identity.
+func RunID(policy, stage, mode, identity string) string {
+	h := sha256.New()
+	var n [8]byte
+	for _, s := range []string{policy, stage, mode, identity} {
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// IdentityAsOf is the identity of a run that stands for a given instant.
+func IdentityAsOf(asOf time.Time) string { return "as_of:" + micros(asOf).Format(time.RFC3339Nano) }
+
+// IdentityKey is the identity of a run that its caller named.
+func IdentityKey(operation string) string { return "key:" + operation }
+
+// IdentityOnce is an identity nobody else has.
+func IdentityOnce() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return "cli:" + hex.EncodeToString(b[:])
+}
+
+// Accept records a run, or finds the one that has its identity, and reports
+// whether it was created. The run's id, under a unique constraint, decides; of
+// any number of callers one creates. A new run's as_of is read from the ledger's
+// clock unless given.
+//
+// Refused: a future as_of (*FutureError), another as_of than the operation
+// already has (*AsOfSticksError), and a new run under a clock that cannot be
+// right (*ClockError).
+func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
+	switch {
+	case a.Policy == "" || a.Mode == "" || a.Identity == "" || a.Cutoff == nil:
+		return Run{}, false, errors.New("accept: policy, mode, identity and cutoff are needed")
+	case RevisionID(a.Revision) != a.RevisionID:
+		return Run{}, false, errors.New("accept: the revision's id is not the hash of its text")
+	}
+	var asked time.Time
+	if a.AsOf != nil {
+		asked = micros(*a.AsOf)
+	}
+	id := RunID(a.Policy, a.Stage, a.Mode, a.Identity)
+	var run Run
+	var created bool
+	err := l.tx(ctx, func(t *txn) (err error) {
+		if run, err = t.run(ctx, id); !errors.Is(err, ErrNotFound) {
+			created = false
+			return err
+		}
+		if created, err = t.insertRun(ctx, id, a, asked); err != nil {
+			return err
+		}
+		run, err = t.run(ctx, id)
+		return err
+	})
+	if err != nil {
+		return Run{}, false, fmt.Errorf("accept a run of %s: %w", a.Policy, err)
+	}
+	if !asked.IsZero() && !asked.Equal(run.AsOf) {
+		return Run{}, false, &AsOfSticksError{Run: run, Asked: asked}
+	}
+	return run, created, nil
+}
+
+func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asOf time.Time) (created bool, err error) {
+	now, err := t.clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := t.checkClock(ctx, now); err != nil {
+		return false, err
+	}
+	if asOf.IsZero() {
+		asOf = now
+	} else if asOf.After(now) {
+		return false, &FutureError{AsOf: asOf, Now: now}
+	}
+	if err := t.seeRevision(ctx, a, now); err != nil {
+		return false, err
+	}
+	cutoff := micros(a.Cutoff(asOf))
+	// A rival's uncommitted row makes this wait; then it inserts nothing.
+	created, err = t.execOne(ctx, `INSERT INTO @run (id, policy, stage, mode, identity, operation, cause, as_of, cutoff, revision, state, accepted_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING`,
+		id, a.Policy, a.Stage, a.Mode, a.Identity, a.Operation, a.Cause, stamp(asOf), stamp(cutoff), a.RevisionID, string(Accepted), stamp(now))
+	if err != nil || !created {
+		return false, err
+	}
+	return true, t.audit(entry{actor: a.Actor, action: ActionRunAccepted, policy: a.Policy, run: id, body: struct {
+		Stage     string    `json:"stage"`
+		Mode      string    `json:"mode"`
+		Operation string    `json:"operation,omitempty"`
+		Cause     string    `json:"cause"`
+		AsOf      time.Time `json:"as_of"`
+		Cutoff    time.Time `json:"cutoff"`
+		Revision  string    `json:"revision"`
+	}{a.Stage, a.Mode, a.Operation, a.Cause, asOf, cutoff, a.RevisionID}})
+}
+
+// seeRevision keeps a policy text the first time it is seen.
+func (t *txn) seeRevision(ctx context.Context, a Acceptance, now time.Time) error {
+	fresh, err := t.execOne(ctx, `INSERT INTO @revision (id, policy, body, first_seen) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (id) DO NOTHING`, a.RevisionID, a.Policy, string(a.Revision), stamp(now))
+	if err != nil || !fresh {
+		return err
+	}
+	return t.audit(entry{actor: a.Actor, action: ActionRevisionSeen, policy: a.Policy, body: struct {
+		Revision string `json:"revision"`
+	}{a.RevisionID}})
+}
+
+// checkClock compares the clock with the last thing the ledger knows.
+func (t *txn) checkClock(ctx context.Context, now time.Time) error {
+	last, err := t.lastEntry(ctx)
+	if err != nil || last.IsZero() {
+		return err
+	}
+	if d := now.Sub(last); d > clockAhead || d < -clockBehind {
+		return &ClockError{Now: now, Last: last}
+	}
+	return nil
+}
+
+func (t *txn) lastEntry(ctx context.Context) (time.Time, error) {
+	var last time.Time
+	err := t.queryRow(ctx, `SELECT at FROM @audit ORDER BY seq DESC LIMIT 1`).Scan((*stamp)(&last))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return last, err
+}
+
+// AcceptClock records that the clock is right although the last entry is far from
+// it, so that runs are accepted again. It returns both times.
+func (l *Ledger) AcceptClock(ctx context.Context, actor string) (now, last time.Time, err error) {
+	err = l.tx(ctx, func(t *txn) (err error) {
+		if now, err = t.clock(ctx); err != nil {
+			return err
+		}
+		if last, err = t.lastEntry(ctx); err != nil {
+			return err
+		}
+		return t.audit(entry{actor: actor, action: ActionClockAccepted, body: struct {
+			Now  time.Time `json:"now"`
+			Last time.Time `json:"last"`
+		}{now, last}})
+	})
+	if err != nil {
+		return time.Time{}, time.Time{}, fmt.Errorf("accept the clock: %w", err)
+	}
+	return now, last, nil
+}

@@ -1,0 +1,111 @@
+package target
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// account finds out what became of planned rows that did not go: each gets its outcome. ours says whether we hold a row
+// locked; last that rows still locked by others have had their second chance.
+func (x *execution) account(ctx context.Context, t *tally, missing []tuple, ours func(tuple) bool, last bool) error {
+	for chunk := range slices.Chunk(missing, x.j.d.maxKeys()) {
+		open, err := x.sift(ctx, t, chunk)
+		if err != nil {
+			return err
+		}
+		// What is left is due, and nothing of ours keeps it: another session holds it, or the database kept it.
+		for _, k := range open {
+			switch {
+			case ours(k):
+				t.note("blocked", reasonVeto, k)
+			case last:
+				t.put("locked", k)
+			default:
+				t.deferred = append(t.deferred, k)
+			}
+		}
+	}
+	return nil
+}
+
+// all is the answer of the quick way, which waited for every lock.
+func all(tuple) bool { return true }
+
+// among answers for the rows in keys.
+func among(keys []tuple) func(tuple) bool {
+	have := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		have[k.id()] = true
+	}
+	return func(k tuple) bool { return have[k.id()] }
+}
+
+// sift gives each row that is gone, no longer due, held or guarded its outcome, and returns the rest. The questions are asked
+// in that order, so a row has one answer.
+func (x *execution) sift(ctx context.Context, t *tally, keys []tuple) ([]tuple, error) {
+	steps := []struct {
+		outcome string
+		cond    func(*query)
+	}{
+		{"gone", nil},
+		{"no_longer_due", func(q *query) { q.add(" AND "); x.j.isDue(q); x.j.inScope(q) }},
+		{"held", x.notHeld},
+		{"guarded", x.j.unguarded},
+	}
+	for _, s := range steps {
+		pass, err := x.only(ctx, keys, s.cond)
+		if err != nil {
+			return nil, err
+		}
+		t.put(s.outcome, without(keys, pass)...)
+		keys = pass
+	}
+	return keys, nil
+}
+
+// only returns those of the keys whose rows exist and meet the condition.
+func (x *execution) only(ctx context.Context, keys []tuple, cond func(*query)) ([]tuple, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	j := x.j
+	q := newQuery(j.d).add("SELECT ", j.readKey(), " FROM ", j.d.rows(j.t), " WHERE ")
+	j.d.keyIn(q, j.key, keys)
+	if cond != nil {
+		cond(q)
+	}
+	return j.tuples(ctx, x.c, q, j.key)
+}
+
+// rehearse is a batch of a shadow run: the same questions, no change, no receipt.
+func (j *Job) rehearse(ctx context.Context, keys []tuple) (*Result, error) {
+	start := time.Now()
+	x := &execution{j: j, c: j.db.SQL}
+	holds, err := x.readHolds(ctx)
+	if err != nil && classify(err) != classUndefined {
+		return nil, redact(err)
+	}
+	x.holds = holds // a database without curfew's tables has no holds to obey
+	t := newTally()
+	for chunk := range slices.Chunk(keys, j.d.maxKeys()) {
+		open, err := x.sift(ctx, t, chunk)
+		if err != nil {
+			return nil, redact(err)
+		}
+		kept, err := x.keptBy(ctx, open, t)
+		if err != nil {
+			return nil, redact(err)
+		}
+		open = without(open, kept)
+		along, err := x.countCascade(ctx, open)
+		if err != nil {
+			return nil, redact(err)
+		}
+		t.cascaded += along
+		t.put("due", open...)
+	}
+	res, _ := j.result(t)
+	res.Took = time.Since(start)
+	return res, nil
+}

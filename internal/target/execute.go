@@ -1,0 +1,331 @@
+package target
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// TestHook, when set, is called at the named points of a batch. Tests stop the process there; it is nil in every program.
+var TestHook func(point string)
+
+func hook(point string) {
+	if TestHook != nil {
+		TestHook(point)
+	}
+}
+
+const (
+	// attempts at one batch that met a deadlock or a serialisation failure.
+	maxAttempts = 8
+	// quickWait is how long the first try of a batch waits for a locked row before it works around it.
+	quickWait = 100 * time.Millisecond
+	// patientWait is how long the pass at the end of a run waits for rows found locked.
+	patientWait = 10 * time.Second
+	// rivalWait is how long a batch waits for another execution of itself. The server ends a stopped rival's transaction
+	// after a minute.
+	rivalWait = 90 * time.Second
+)
+
+// Execute does the work of one batch in one transaction: the receipt first, then the change, then the receipt's outcomes.
+// Whatever it returns, the batch was done once or not at all. It answers from the receipt when the work was done before.
+//
+// ErrTooLong means that nothing was done and that it should not be tried again as it is (see Void); ErrSchemaChanged,
+// ErrDiverged and ErrLate stop the run. Any other error leaves the batch as it was, to be tried again under the same key.
+func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, error) {
+	start := time.Now()
+	if w.Phase == phaseUnreadable {
+		n := int64(w.Rows)
+		return &Result{Planned: n, Outcomes: map[string]int64{"unreadable": n}}, nil
+	}
+	keys, err := decodeTuples(w.Keys)
+	if err != nil {
+		return nil, err
+	}
+	if j.shadow {
+		return j.rehearse(ctx, keys)
+	}
+	for attempt := 1; ; attempt++ {
+		res, err := j.attempt(ctx, asOf, w, keys)
+		if err == nil {
+			res.Took = time.Since(start)
+			return res, nil
+		}
+		switch class := classify(err); {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case class == classStatementTimeout:
+			return nil, fmt.Errorf("%w: %w", ErrTooLong, redact(err))
+		case class == classUndefined:
+			return nil, fmt.Errorf("%w: %w", ErrSchemaChanged, redact(err))
+		case class != classRetryable || attempt == maxAttempts:
+			return nil, redact(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Duration(1+rand.IntN(20*attempt)) * time.Millisecond):
+		}
+	}
+}
+
+// An execution is one attempt at a batch, inside its transaction.
+type execution struct {
+	j    *Job
+	c    querier // the transaction; for a shadow run the pool
+	asOf time.Time
+	// holds narrow every statement to rows that no legal hold names; nil when there is none for this table.
+	holds  []heldCondition
+	points int // numbers the savepoints
+	waits  int // lock timeouts met so far
+}
+
+func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work, keys []tuple) (*Result, error) {
+	tx, err := j.db.SQL.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	x := &execution{j: j, c: tx, asOf: asOf}
+	hook("begun")
+	done, err := x.open(ctx, w)
+	if err != nil || done != nil {
+		return done, err
+	}
+	hook("claimed")
+	t, err := x.change(ctx, w, keys)
+	if err != nil {
+		return nil, err
+	}
+	hook("changed")
+	if err := x.sameTable(ctx); err != nil {
+		return nil, err
+	}
+	res, err := x.complete(ctx, w, t)
+	if err != nil {
+		return nil, err
+	}
+	hook("completed")
+	// A crash here leaves nothing: the receipt and the change go together. A commit whose answer is lost is found again as
+	// a receipt by the next attempt.
+	if err := tx.Commit(); err != nil {
+		return nil, err
+	}
+	hook("committed")
+	return res, nil
+}
+
+// open takes the locks in their order (holds, then receipt, then rows) and reads what must be read under them.
+func (x *execution) open(ctx context.Context, w Work) (*Result, error) {
+	j := x.j
+	if err := x.shareHolds(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.waitFor(ctx, rivalWait); err != nil {
+		return nil, err
+	}
+	done, err := x.claim(ctx, w)
+	if err != nil || done != nil {
+		return done, err
+	}
+	var closed int
+	q := newQuery(j.d).add("SELECT count(*) FROM ", j.d.own("tombstone"), " WHERE run = ").arg(j.run)
+	if err := x.c.QueryRowContext(ctx, q.String(), q.args...).Scan(&closed); err != nil {
+		return nil, err
+	}
+	if closed > 0 {
+		return nil, ErrLate
+	}
+	if x.holds, err = x.readHolds(ctx); err != nil {
+		return nil, err
+	}
+	if j.db.Engine == Postgres {
+		// A deferred constraint would speak only at COMMIT, and sink the batch whole.
+		_, err = x.c.ExecContext(ctx, "SET CONSTRAINTS ALL IMMEDIATE")
+	}
+	return nil, err
+}
+
+// waitFor sets how long a statement may wait for a lock.
+func (x *execution) waitFor(ctx context.Context, d time.Duration) error {
+	var err error
+	switch x.j.db.Engine {
+	case Postgres:
+		_, err = x.c.ExecContext(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()))
+	case MySQL: // whole seconds; the setting outlives the transaction, and every one of ours begins with it
+		_, err = x.c.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", max(1, int(d.Seconds()))))
+	}
+	return err
+}
+
+// sameTable compares the table with the one the run began with. It comes after the change: from then on our locks keep the
+// table as it is until we commit.
+func (x *execution) sameTable(ctx context.Context) error {
+	if x.j.fingerprint == "" {
+		return nil
+	}
+	now, err := x.j.db.fingerprint(ctx, x.c, x.j.t, x.j.key)
+	if err != nil {
+		return err
+	}
+	if now != x.j.fingerprint {
+		return ErrSchemaChanged
+	}
+	return nil
+}
+
+// savepoint runs fn and undoes what it did in the database when it fails. A deadlock on MySQL ends the whole transaction:
+// then the error is passed on untouched.
+func (x *execution) savepoint(ctx context.Context, fn func() error) error {
+	x.points++
+	name := "curfew_" + itoa(x.points)
+	if _, err := x.c.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
+		return err
+	}
+	err := fn()
+	if err == nil {
+		_, err = x.c.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
+		return err
+	}
+	if class := classify(err); class == classRetryable || class == classConnection || class == classStatementTimeout {
+		return err
+	}
+	if _, rerr := x.c.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+name); rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	return err
+}
+
+// Void settles a batch that is not to be tried as it is, because it takes too long: its receipt says that nothing was done
+// and hands the rows on, so that a rival still at work on it is refused. A batch of one row is recorded as failed.
+func (j *Job) Void(ctx context.Context, asOf time.Time, w Work, reason error) (*Result, error) {
+	keys, err := decodeTuples(w.Keys)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := j.db.SQL.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, redact(err)
+	}
+	defer tx.Rollback()
+	x := &execution{j: j, c: tx, asOf: asOf}
+	done, err := x.open(ctx, w)
+	if err != nil || done != nil {
+		return done, redact(err)
+	}
+	t := newTally()
+	if len(keys) == 1 {
+		t.note("failed", reason.Error(), keys[0])
+	} else {
+		t.deferred = keys
+	}
+	res, err := x.complete(ctx, w, t)
+	if err != nil {
+		return nil, redact(err)
+	}
+	return res, redact(tx.Commit())
+}
+
+// isolated reports whether err speaks of rows, so that the batch can go on without them.
+func isolated(err error) bool {
+	if errors.As(err, new(errOrphans)) {
+		return true
+	}
+	switch classify(err) {
+	case classConstraint, classRaised, classLockTimeout:
+		return true
+	}
+	return false
+}
+
+// change does what the policy says to the rows of the batch and accounts for each of them.
+func (x *execution) change(ctx context.Context, w Work, keys []tuple) (*tally, error) {
+	if x.j.careful || w.Phase == phaseRetry {
+		return x.changeCarefully(ctx, w, keys)
+	}
+	if err := x.waitFor(ctx, quickWait); err != nil {
+		return nil, err
+	}
+	var gone []tuple
+	err := x.savepoint(ctx, func() (err error) {
+		gone, err = x.deleteRange(ctx, w)
+		if err == nil {
+			err = x.orphans(ctx, gone)
+		}
+		return err
+	})
+	if err != nil && isolated(err) {
+		return x.changeCarefully(ctx, w, keys)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := newTally()
+	t.put("deleted", gone...)
+	// Whatever was planned and is not gone by our hand is looked up; rows that became due since go along.
+	return t, x.account(ctx, t, without(keys, gone), all, false)
+}
+
+// deleteRange is the quick way: one statement that repeats every condition and says which rows it took.
+func (x *execution) deleteRange(ctx context.Context, w Work) ([]tuple, error) {
+	j := x.j
+	ends, err := decodeTuples(w.Bounds)
+	if err != nil || len(ends) != 2 {
+		return nil, errBadTuples
+	}
+	q := newQuery(j.d).add("DELETE FROM ", j.d.rows(j.t))
+	j.where(q, w.Phase, ends[0], ends[1])
+	j.unguarded(q)
+	x.notHeld(q)
+	q.add(" RETURNING ", j.readKey())
+	return j.tuples(ctx, x.c, q, j.key)
+}
+
+// without returns the keys of all that are not in some. The common case, the same rows in the same order, is one pass.
+func without(all, some []tuple) []tuple {
+	same := len(all) == len(some)
+	for i := 0; same && i < len(all); i++ {
+		same = equal(all[i], some[i])
+	}
+	if same {
+		return nil
+	}
+	have := among(some)
+	var rest []tuple
+	for _, k := range all {
+		if !have(k) {
+			rest = append(rest, k)
+		}
+	}
+	return rest
+}
+
+func equal(a, b tuple) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func decodeHash(s string, to *[16]byte) error {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(to) {
+		return fmt.Errorf("a row hash in a receipt cannot be read")
+	}
+	copy(to[:], b)
+	return nil
+}
+
+// Transient reports whether the same work may succeed a moment later: the database was out of reach or busy.
+func Transient(err error) bool {
+	switch classify(err) {
+	case classConnection, classRetryable, classLockTimeout:
+		return true
+	}
+	return false
+}

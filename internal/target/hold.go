@@ -1,0 +1,90 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrHold says that a legal hold cannot be applied, so that nothing may be changed.
+var ErrHold = errors.New("a legal hold cannot be applied")
+
+// holdLock is the advisory lock that batches share and the placing of a hold takes alone (PostgreSQL).
+const holdLock = "1668244070, 1" // "curf"
+
+// heldCondition is one hold on this table: rows whose columns have these values stay.
+type heldCondition []struct {
+	Column string `json:"column"` // "": the policy's subject
+	Value  string `json:"value"`
+}
+
+// anyRelation marks a hold on a data subject, whatever the table.
+const anyRelation = "*"
+
+// shareHolds makes the placing of a hold wait until this transaction ends, and this transaction wait until the placing of a
+// hold under way has committed. SQLite needs nothing: its writers take turns.
+func (x *execution) shareHolds(ctx context.Context) error {
+	var err error
+	switch x.j.db.Engine {
+	case Postgres:
+		_, err = x.c.ExecContext(ctx, "SELECT pg_advisory_xact_lock_shared("+holdLock+")")
+	case MySQL:
+		var epoch int64
+		err = x.c.QueryRowContext(ctx, "SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE").Scan(&epoch)
+	}
+	return err
+}
+
+// readHolds reads the holds that concern the table, in a statement after shareHolds: its view is newer than any hold placed
+// before the lock was ours.
+func (x *execution) readHolds(ctx context.Context) ([]heldCondition, error) {
+	j := x.j
+	q := newQuery(j.d).add("SELECT conditions FROM ", j.d.own("hold"), " WHERE relation = ").arg(j.p.Table).add(" OR relation = '", anyRelation, "'")
+	rows, err := x.c.QueryContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var holds []heldCondition
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		var h heldCondition
+		if err := json.Unmarshal([]byte(text), &h); err != nil || len(h) == 0 {
+			return nil, fmt.Errorf("%w: its conditions cannot be read", ErrHold)
+		}
+		for i := range h {
+			if h[i].Column == "" {
+				h[i].Column = j.p.Subject
+			}
+			if _, ok := j.t.Column(h[i].Column); !ok {
+				return nil, fmt.Errorf("%w: table %s has no column %q; policy %s must name its data subject (subject: COLUMN)", ErrHold, j.p.Table, h[i].Column, j.p.Name)
+			}
+		}
+		holds = append(holds, h)
+	}
+	return holds, rows.Err()
+}
+
+// notHeld writes "and no hold names the row".
+func (x *execution) notHeld(q *query) {
+	for _, h := range x.holds {
+		q.add(" AND (")
+		for i, cond := range h {
+			if i > 0 {
+				q.add(" AND ")
+			}
+			c, _ := x.j.t.Column(cond.Column)
+			kind := textValue
+			if c.Kind == KindInt {
+				kind = intValue
+			}
+			q.add(q.d.ident(c.Name), " = ")
+			q.d.bind(q, c, value{kind, cond.Value})
+		}
+		q.add(") IS NOT TRUE")
+	}
+}

@@ -1,0 +1,295 @@
+package target
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// The phases of a run, in order. Each is paged to its end before the next begins.
+const (
+	phaseUnreadable = "unreadable" // rows whose trigger is no instant: counted, never changed
+	phaseMain       = "main"
+	phaseNulls      = "nulls" // NULL triggers that the policy calls due
+	phaseRetry      = "retry" // rows that an earlier batch handed on: found locked, or in a batch that took too long
+)
+
+// A cursor is how far the scan came: everything up to and including at in this phase has been handed out.
+type cursor struct {
+	phase string
+	at    tuple
+}
+
+func (c cursor) encode() []byte {
+	return append([]byte{byte(len(c.phase))}, append([]byte(c.phase), encodeTuples([]tuple{c.at})...)...)
+}
+
+func decodeCursor(b []byte) (cursor, error) {
+	if len(b) == 0 {
+		return cursor{phase: phaseUnreadable}, nil
+	}
+	n := int(b[0])
+	if len(b) < 1+n {
+		return cursor{}, errBadTuples
+	}
+	ts, err := decodeTuples(b[1+n:])
+	if err != nil || len(ts) != 1 {
+		return cursor{}, errBadTuples
+	}
+	return cursor{phase: string(b[1 : 1+n]), at: ts[0]}, nil
+}
+
+// A Page is one step of the scan. Bytes are opaque and hold key values: seal them before they leave the process.
+type Page struct {
+	Cursor []byte // where the next page begins
+	Batch  *Batch // nil when the step found no due row
+	Done   bool   // the scan is over
+}
+
+// A Batch is a bounded set of rows to be worked on together, under one key. It is what Page found due: the work is done on
+// what is still due when the batch executes.
+type Batch struct {
+	Phase  string
+	Rows   int    // planned
+	Bounds []byte // the range, exclusive and inclusive ends; empty when the batch is its keys alone
+	Keys   []byte // the keys found
+}
+
+// window is how many rows of the table one page by key looks at: enough to make the statement worth its price, few enough
+// that it ends in time where only few rows are due.
+const window = 20000
+
+// Page hands out the next rows, at most n, after the cursor (empty: from the start).
+func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
+	c, err := decodeCursor(at)
+	if err != nil {
+		return Page{}, err
+	}
+	switch c.phase {
+	case phaseUnreadable:
+		return j.pageUnreadable(ctx)
+	case phaseMain:
+		switch j.strategy {
+		case ByTrigger:
+			return j.pageRows(ctx, c, n, nil)
+		case ByPlace:
+			return j.pagePlace(ctx, c, n)
+		}
+		return j.pageWindow(ctx, c, n)
+	case phaseNulls:
+		return j.pageWindow(ctx, c, n)
+	}
+	return Page{}, fmt.Errorf("the stored cursor is in a phase this program does not know")
+}
+
+// next is the page that ends a phase.
+func (j *Job) next(c cursor) Page {
+	if c.phase == phaseMain && j.trig.nulls == "due" {
+		return Page{Cursor: cursor{phase: phaseNulls}.encode()}
+	}
+	return Page{Cursor: c.encode(), Done: true}
+}
+
+func (j *Job) pageUnreadable(ctx context.Context) (Page, error) {
+	p := Page{Cursor: cursor{phase: phaseMain}.encode()}
+	n, err := j.countUnreadable(ctx)
+	if err != nil || n == 0 {
+		return p, err
+	}
+	p.Batch = &Batch{Phase: phaseUnreadable, Rows: n}
+	return p, nil
+}
+
+// countUnreadable counts rows in scope whose trigger holds a value that is no instant. Where such values sort before the
+// cutoff only those are counted, so that an index serves; text is looked through whole.
+func (j *Job) countUnreadable(ctx context.Context) (int, error) {
+	q := newQuery(j.d).add("SELECT count(*) FROM ", j.d.rows(j.t), " WHERE ")
+	before := q.sb.Len()
+	j.d.unreadable(q, j.trig.sql(j.d), j.trig)
+	if q.String()[before:] == "FALSE" {
+		return 0, nil
+	}
+	if x := j.trig.sql(j.d); j.db.Engine == MySQL && j.trig.column != nil {
+		switch j.trig.domain {
+		case instantDomain:
+			q.add(" AND ", x, " < ").arg(j.bound.instant.UTC().Format("2006-01-02 15:04:05.000000"))
+		case wallDomain:
+			q.add(" AND ", x, " < CAST(").arg(j.bound.wall.End.String()).add(" AS DATETIME(6))")
+		case dateDomain:
+			q.add(" AND ", x, " < CAST(").arg(j.bound.date.String()).add(" AS DATE)")
+		}
+	}
+	j.inScope(q)
+	var n int
+	err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&n)
+	return n, err
+}
+
+// where writes the condition of a page: due, in scope, after lo, up to hi.
+func (j *Job) where(q *query, phase string, lo, hi tuple) {
+	q.add(" WHERE ")
+	switch {
+	case phase == phaseNulls:
+		q.add(j.trig.sql(j.d), " IS NULL")
+	case phase == phaseRetry:
+		j.isDue(q)
+	default:
+		j.dueNow(q)
+	}
+	j.within(q, phase, lo, hi)
+	j.inScope(q)
+}
+
+// named leaves out rows whose key is NULL, which only SQLite has: nothing names them.
+func (j *Job) named(q *query) {
+	for _, c := range j.key {
+		if !c.NotNull {
+			q.add(" AND ", j.d.ident(c.Name), " IS NOT NULL")
+		}
+	}
+}
+
+func (j *Job) within(q *query, phase string, lo, hi tuple) {
+	j.named(q)
+	cols := j.orderedCols(phase)
+	if len(lo) > 0 {
+		q.add(" AND ")
+		j.d.beyond(q, cols, ">", lo)
+	}
+	if len(hi) > 0 {
+		q.add(" AND ")
+		j.d.beyond(q, cols, "<=", hi)
+	}
+}
+
+// pageRows selects the next n due rows in order, up to hi when given.
+func (j *Job) pageRows(ctx context.Context, c cursor, n int, hi tuple) (Page, error) {
+	cols := j.orderedCols(c.phase)
+	q := newQuery(j.d).add("SELECT ", j.selectList(cols), " FROM ", j.d.rows(j.t))
+	j.where(q, c.phase, c.at, hi)
+	q.add(j.orderBy(cols), " LIMIT ", itoa(n))
+	found, err := j.tuples(ctx, j.db.SQL, q, cols)
+	if err != nil {
+		return Page{}, err
+	}
+	var p Page
+	if len(found) > 0 {
+		p = Page{Batch: j.batch(c, found), Cursor: cursor{c.phase, found[len(found)-1]}.encode()}
+	}
+	if len(found) < n {
+		end := c
+		if len(hi) > 0 {
+			// The window is used up; the phase is not.
+			p.Cursor = cursor{c.phase, hi}.encode()
+			if p.Batch != nil {
+				p.Batch.Bounds = encodeTuples([]tuple{c.at, hi})
+			}
+			return p, nil
+		}
+		if len(found) > 0 {
+			end.at = found[len(found)-1]
+		}
+		last := j.next(end)
+		p.Cursor, p.Done = last.Cursor, last.Done
+	}
+	return p, nil
+}
+
+func (j *Job) batch(c cursor, found []tuple) *Batch {
+	keys := found
+	if extra := len(j.orderedCols(c.phase)) - len(j.key); extra > 0 {
+		keys = make([]tuple, len(found))
+		for i, f := range found {
+			keys[i] = f[extra:]
+		}
+	}
+	return &Batch{Phase: c.phase, Rows: len(found), Keys: encodeTuples(keys),
+		Bounds: encodeTuples([]tuple{c.at, found[len(found)-1]})}
+}
+
+// pageWindow finds where a window of the key ends, then selects the due rows inside: a statement never looks at more rows
+// than that, however few are due.
+func (j *Job) pageWindow(ctx context.Context, c cursor, n int) (Page, error) {
+	q := newQuery(j.d).add("SELECT ", j.readKey(), " FROM ", j.d.rows(j.t))
+	if len(c.at) > 0 {
+		q.add(" WHERE ")
+		j.d.beyond(q, j.key, ">", c.at)
+	}
+	q.add(j.orderBy(j.key), " LIMIT 1 OFFSET ", itoa(max(window, 2*n)-1))
+	end, err := j.tuples(ctx, j.db.SQL, q, j.key)
+	if err != nil {
+		return Page{}, err
+	}
+	if len(end) == 0 {
+		return j.pageRows(ctx, c, n, nil)
+	}
+	return j.pageRows(ctx, c, n, end[0])
+}
+
+// Count is what is due now, for plans: how many rows, and the oldest trigger among them as the database prints it.
+type Count struct {
+	Due        int64
+	Nulls      int64 // of these, rows without a trigger
+	Unreadable int64
+	Guarded    int64
+	Oldest     string
+}
+
+// Count looks at the table without changing anything.
+func (j *Job) Count(ctx context.Context) (Count, error) {
+	var c Count
+	n, err := j.countUnreadable(ctx)
+	if err != nil {
+		return c, err
+	}
+	c.Unreadable = int64(n)
+	x := j.trig.sql(j.d)
+	oldest := "MIN(" + x + ")"
+	switch j.db.Engine {
+	case Postgres:
+		oldest += "::text"
+	case MySQL:
+		oldest = "CAST(" + oldest + " AS CHAR)"
+	}
+	q := newQuery(j.d).add("SELECT count(*), ", oldest, " FROM ", j.d.rows(j.t))
+	j.where(q, phaseMain, nil, nil)
+	var first sql.NullString
+	if err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&c.Due, &first); err != nil {
+		return c, err
+	}
+	c.Oldest = first.String
+	if j.trig.nulls == "due" {
+		q := newQuery(j.d).add("SELECT count(*) FROM ", j.d.rows(j.t))
+		j.where(q, phaseNulls, nil, nil)
+		if err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&c.Nulls); err != nil {
+			return c, err
+		}
+		c.Due += c.Nulls
+	}
+	if j.p.Unless != "" {
+		q := newQuery(j.d).add("SELECT count(*) FROM ", j.d.rows(j.t), " WHERE ")
+		j.isDue(q)
+		j.inScope(q)
+		q.add(" AND ").operator(j.p.Unless).add(" IS TRUE")
+		if err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&c.Guarded); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// PageSQL is the text of a first page, for showing the plan the database would use.
+func (j *Job) PageSQL(n int) (string, []any) {
+	cols := j.orderedCols(phaseMain)
+	q := newQuery(j.d).add("SELECT ", j.selectList(cols), " FROM ", j.d.rows(j.t))
+	j.where(q, phaseMain, nil, nil)
+	q.add(j.orderBy(cols), " LIMIT ", itoa(n))
+	return q.String(), q.args
+}
+
+var errNoPlace = errors.New("the table cannot be read in physical order")
+
+func (j *Job) placeable() bool { return false }
+
+func (j *Job) pagePlace(context.Context, cursor, int) (Page, error) { return Page{}, errNoPlace }

@@ -1,0 +1,93 @@
+package curfew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/target"
+	"curfew.dev/curfew/policy"
+)
+
+// Plan says what a run of each policy that started now would do, and changes nothing. Without names it plans all policies.
+func (c *Curfew) Plan(ctx context.Context, names ...string) ([]api.PolicyPlan, error) {
+	policies, err := c.policies(names)
+	if err != nil {
+		return nil, err
+	}
+	plans := []api.PolicyPlan{}
+	for _, p := range policies {
+		plan, err := c.plan(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, plan)
+	}
+	return plans, nil
+}
+
+func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, error) {
+	now, err := c.now(ctx)
+	if err != nil {
+		return api.PolicyPlan{}, err
+	}
+	plan := api.PolicyPlan{
+		Policy: p.Name, Mode: string(p.Mode), Action: string(p.Action), Authority: p.Authority, Database: p.Database, Table: p.Table,
+		Rule: ruleInWords(p), Where: p.Where, Unless: p.Unless, AsOf: now, Cutoff: p.Cutoff(now), Schedule: scheduleInWords(p),
+	}
+	db, table, err := c.fit(ctx, p)
+	if err != nil {
+		return api.PolicyPlan{}, err
+	}
+	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: plan.AsOf, Cutoff: plan.Cutoff, Shadow: true, Logger: c.log})
+	if err != nil {
+		return api.PolicyPlan{}, &Error{Kind: KindRefused, Err: fmt.Errorf("policy %s: %w", p.Name, err), Hint: "curfew check " + p.Name + " says more"}
+	}
+	n, err := job.Count(ctx)
+	if err != nil {
+		return api.PolicyPlan{}, targetError(p.Database, err)
+	}
+	plan.Due, plan.Nulls, plan.Oldest, plan.Guarded, plan.Unreadable = n.Due, n.Nulls, oldest(p, n.Oldest), n.Guarded, n.Unreadable
+	return plan, nil
+}
+
+// oldest is the smallest trigger as people read it: a number with a unit as an instant, anything else as the database prints it.
+func oldest(p *policy.Policy, printed string) string {
+	n, err := strconv.ParseInt(printed, 10, 64)
+	if err != nil {
+		return printed
+	}
+	switch p.Trigger.Unit {
+	case policy.Seconds:
+		return time.Unix(n, 0).UTC().Format(time.RFC3339)
+	case policy.Milliseconds:
+		return time.UnixMilli(n).UTC().Format(time.RFC3339Nano)
+	case policy.Microseconds:
+		return time.UnixMicro(n).UTC().Format(time.RFC3339Nano)
+	case policy.Nanoseconds:
+		return time.Unix(0, n).UTC().Format(time.RFC3339Nano)
+	default:
+		return printed
+	}
+}
+
+// fit opens a policy's database and looks at its table; an error says why no run could begin there.
+func (c *Curfew) fit(ctx context.Context, p *policy.Policy) (*target.DB, *target.Table, error) {
+	db, err := c.database(ctx, p.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	table, err := db.Inspect(ctx, p.Table)
+	if err != nil && !errors.Is(err, target.ErrNoTable) {
+		return nil, nil, targetError(p.Database, err)
+	}
+	for _, f := range target.Judge(p, table, db.Described()) {
+		if f.Level == target.LevelRefuse {
+			return nil, nil, &Error{Kind: KindRefused, Hint: f.Hint, Err: fmt.Errorf("policy %s: %s", p.Name, f.Message)}
+		}
+	}
+	return db, table, nil
+}

@@ -1,0 +1,353 @@
+package curfew
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/dispatch"
+	"curfew.dev/curfew/internal/keyring"
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/target"
+	"curfew.dev/curfew/internal/worker"
+	"curfew.dev/curfew/policy"
+)
+
+// RunRequest asks for a run.
+type RunRequest struct {
+	Policy    string
+	Stage     string
+	AsOf      *time.Time // verbatim; nil: resume the policy's open run, else start one at the ledger's now
+	Operation string     // the caller's own key; with it the same request is the same run
+	Shadow    bool       // plan, count and record; change nothing
+
+	// Stop, when it is closed, ends the run after the batches in hand, to be resumed later: Run then returns the run as it
+	// is and an error of KindInterrupted. Cancelling the context aborts the batches in hand as well.
+	Stop <-chan struct{}
+
+	// Progress, when set, is called now and then, never concurrently, with how far the run is.
+	Progress func(Progress)
+}
+
+// Progress says how far a run is.
+type Progress struct {
+	Run      string
+	Estimate int64 // rows the run will settle, as counted or estimated at the start; -1 when unknown
+	Done     int64 // rows settled so far, this process's and earlier ones'
+}
+
+// maxSkew is how far the ledger's clock and a governed database's may be apart.
+const maxSkew = 30 * time.Second
+
+// shortWaits are the pauses of a foreground run while a database is out of reach. A daemon would be more patient; here
+// somebody is watching, and the run can be taken up again.
+var shortWaits = []time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
+
+// Run accepts a run, or resumes the one that the request stands for, and drains it. A run that ended, however it ended, is
+// no error; with an error the run is given too when there is one.
+func (c *Curfew) Run(ctx context.Context, req RunRequest) (api.Run, error) {
+	p, err := c.policy(req.Policy)
+	if err != nil {
+		return api.Run{}, err
+	}
+	if req.Stage != "" {
+		return api.Run{}, fail(KindNotFound, "leave --stage out", "policy %s has no stages", p.Name)
+	}
+	if req.Shadow {
+		p = shadowed(p)
+	}
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return api.Run{}, err
+	}
+	run, err := c.accept(ctx, l, p, req)
+	if err != nil {
+		return wireRun(run), err
+	}
+	if run.State.Ended() {
+		return wireRun(run), nil
+	}
+	run, err = c.drain(ctx, l, run, req)
+	return wireRun(run), err
+}
+
+func shadowed(p *policy.Policy) *policy.Policy {
+	q := *p
+	q.Mode = policy.Shadow
+	return &q
+}
+
+// accept finds the run that the request stands for, or makes it. A new run is accepted only when it could begin: nothing is
+// written about a table that curfew would refuse to touch.
+func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy, req RunRequest) (ledger.Run, error) {
+	a := ledger.Acceptance{Policy: p.Name, Mode: string(p.Mode), Operation: req.Operation, Cause: "cli", AsOf: req.AsOf, Cutoff: p.Cutoff, Actor: c.actor}
+	switch {
+	case req.Operation != "":
+		a.Identity = ledger.IdentityKey(req.Operation)
+	case req.AsOf != nil:
+		a.Identity = ledger.IdentityAsOf(*req.AsOf)
+	default:
+		open, found, err := l.OpenRun(ctx, p.Name, "", string(p.Mode))
+		if err != nil {
+			return ledger.Run{}, ledgerError(err)
+		}
+		if found {
+			return open, nil
+		}
+		a.Identity = ledger.IdentityOnce()
+	}
+	known, err := l.Get(ctx, ledger.RunID(a.Policy, a.Stage, a.Mode, a.Identity))
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return ledger.Run{}, ledgerError(err)
+	}
+	if err == nil && (req.AsOf == nil || known.AsOf.Equal(req.AsOf.Truncate(time.Microsecond))) {
+		return known, nil
+	}
+	if err != nil {
+		if _, _, err := c.prepare(ctx, l, p); err != nil {
+			return ledger.Run{}, err
+		}
+	}
+	a.RevisionID, a.Revision = p.Revision()
+	run, created, err := l.Accept(ctx, a)
+	if err != nil {
+		return ledger.Run{}, ledgerError(err)
+	}
+	if created {
+		c.event(ctx, "run_accepted", run)
+	}
+	return run, nil
+}
+
+// prepare opens the policy's database and answers an error when no run may begin there.
+func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy) (*target.DB, *target.Table, error) {
+	db, err := c.database(ctx, p.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Mode == policy.Enforce {
+		if err := db.Installed(ctx); errors.Is(err, target.ErrNotInstalled) {
+			return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
+				Hint: "run curfew install " + p.Database + " once (--print shows what it would do)"}
+		} else if err != nil {
+			return nil, nil, targetError(p.Database, err)
+		}
+	}
+	table, err := db.Inspect(ctx, p.Table)
+	if err != nil {
+		return nil, nil, targetError(p.Database, err)
+	}
+	for _, f := range target.Judge(p, table, db.Described()) {
+		if f.Level == target.LevelRefuse {
+			return nil, nil, &Error{Kind: KindRefused, Hint: f.Hint, Err: fmt.Errorf("policy %s: %s", p.Name, f.Message)}
+		}
+	}
+	return db, table, c.sameClock(ctx, l, db)
+}
+
+// sameClock refuses a database whose clock and the ledger's tell different times: due-ness would mean two things.
+func (c *Curfew) sameClock(ctx context.Context, l *ledger.Ledger, db *target.DB) error {
+	before, err := l.Now(ctx)
+	if err != nil {
+		return ledgerError(err)
+	}
+	there, err := db.Now(ctx)
+	if err != nil {
+		return targetError(db.Name, err)
+	}
+	after, err := l.Now(ctx)
+	if err != nil {
+		return ledgerError(err)
+	}
+	if there.Before(before.Add(-maxSkew)) || there.After(after.Add(maxSkew)) {
+		return fail(KindRefused, "set the clocks (NTP); nothing was changed", "the ledger's clock says %s and that of database %s %s: more than %s apart",
+			before.Format(time.RFC3339), db.Name, there.Format(time.RFC3339), maxSkew)
+	}
+	return nil
+}
+
+// runPlan is what the first process to start a run fixes for all that work on it.
+type runPlan struct {
+	Strategy    target.Strategy `json:"strategy"`
+	Fingerprint string          `json:"fingerprint"`
+}
+
+// drain works on an open run. What it executes is the revision that the ledger stored with the run, whatever the local file
+// says now.
+func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, req RunRequest) (ledger.Run, error) {
+	body, err := l.RevisionBody(ctx, run.Revision)
+	if err != nil {
+		return run, ledgerError(err)
+	}
+	p, err := policy.FromRevision(body)
+	if err != nil {
+		return run, fmt.Errorf("the policy stored with run %.12s: %w", run.ID, err)
+	}
+	keys, err := c.keys()
+	if err != nil {
+		return run, err
+	}
+	db, table, err := c.prepare(ctx, l, p)
+	if err != nil {
+		return run, err
+	}
+	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: run.AsOf, Cutoff: run.Cutoff,
+		Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
+	if err != nil {
+		return run, &Error{Kind: KindRefused, Err: err, Hint: "curfew check " + p.Name + " says more"}
+	}
+	run, err = c.start(ctx, l, run, job)
+	if err != nil || run.State.Ended() {
+		return run, err
+	}
+	o := dispatch.Options{Ledger: l, Pager: pager{job}, Sealer: keys, Batch: p.Batch, Logger: c.log, Stop: req.Stop,
+		Worker: executor{&worker.Worker{Job: job, AsOf: run.AsOf, KeyID: keys.ID(), Waits: shortWaits, Logger: c.log}}}
+	if req.Progress != nil {
+		estimate := c.estimate(ctx, job, run)
+		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate, Done: r.Planned}) }
+	}
+	run, err = dispatch.Drain(ctx, run.ID, o)
+	return c.settleEnd(ctx, l, run, err)
+}
+
+// start fixes how the run pages and what table it is about. A run that was begun keeps both, or cannot go on.
+func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, job *target.Job) (ledger.Run, error) {
+	now, err := job.FingerprintNow(ctx)
+	if err != nil {
+		return run, targetError("", err)
+	}
+	plan, err := json.Marshal(runPlan{Strategy: job.Strategy(), Fingerprint: now})
+	if err != nil {
+		return run, err
+	}
+	begins := run.State == ledger.Accepted
+	if run, err = l.Start(ctx, run.ID, plan); err != nil {
+		return run, ledgerError(err)
+	}
+	if begins {
+		c.event(ctx, "run_started", run)
+	}
+	var fixed runPlan
+	if err := json.Unmarshal(run.Plan, &fixed); err != nil {
+		return run, fmt.Errorf("the plan of run %.12s: %w", run.ID, err)
+	}
+	err = job.SetStrategy(fixed.Strategy)
+	if err == nil && fixed.Fingerprint != now {
+		err = target.ErrSchemaChanged
+	}
+	if err != nil {
+		if run, err = l.End(ctx, run.ID, ledger.Failed, "schema_changed", err.Error()); err == nil {
+			c.event(ctx, "run_failed", run)
+		}
+		return run, err
+	}
+	job.SetFingerprint(fixed.Fingerprint)
+	return run, nil
+}
+
+// estimate is how many rows the run will settle, or -1: it is for the progress line and not worth a long look.
+func (c *Curfew) estimate(ctx context.Context, job *target.Job, run ledger.Run) int64 {
+	if run.PagedOut || len(run.Cursor) > 0 {
+		return -1
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	n, err := job.Count(ctx)
+	if err != nil {
+		return -1
+	}
+	return n.Due + n.Unreadable
+}
+
+// settleEnd turns what Drain says into what the caller is told, and records an interruption.
+func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run, err error) (ledger.Run, error) {
+	if run.State.Ended() {
+		if run.State == ledger.Succeeded {
+			c.event(ctx, "run_ended", run)
+		} else {
+			c.event(ctx, "run_failed", run)
+		}
+		return run, nil
+	}
+	if err == nil {
+		return run, nil
+	}
+	kind, detail := KindFailed, err.Error()
+	hint := "curfew run " + run.Policy + " goes on where it stopped"
+	switch {
+	case errors.Is(err, dispatch.ErrInterrupted), errors.Is(err, context.Canceled):
+		kind, detail, err = KindInterrupted, "", fmt.Errorf("run %.12s was interrupted after %d rows", run.ID, run.Planned)
+	case target.Transient(err):
+		kind = KindUnreachable
+	}
+	if noted, nerr := l.Interrupt(context.WithoutCancel(ctx), run.ID, detail); nerr == nil {
+		run = noted
+	} else if !errors.Is(nerr, ledger.ErrRunEnded) {
+		err = errors.Join(err, nerr)
+	}
+	return run, &Error{Kind: kind, Hint: hint, Err: err}
+}
+
+// event logs a state change of a run.
+func (c *Curfew) event(ctx context.Context, name string, r ledger.Run) {
+	args := []any{"run", r.ID, "policy", r.Policy, "stage", r.Stage, "mode", r.Mode, "as_of", r.AsOf, "cutoff", r.Cutoff}
+	if r.State.Ended() {
+		args = append(args, "state", string(r.State), "why_ended", r.WhyEnded, "planned", r.Planned, "outcomes", map[string]int64(r.Outcomes), "cascaded", r.Cascaded)
+	}
+	if name == "run_failed" {
+		c.log.ErrorContext(ctx, name, append(args, "err", r.Detail)...)
+		return
+	}
+	c.log.InfoContext(ctx, name, args...)
+}
+
+// targetError says which database an error comes from, and whether it is out of reach.
+func targetError(database string, err error) error {
+	kind := KindFailed
+	if target.Transient(err) {
+		kind = KindUnreachable
+	}
+	if database != "" {
+		err = fmt.Errorf("database %s: %w", database, err)
+	}
+	return &Error{Kind: kind, Err: err}
+}
+
+// pager and executor give the dispatcher a target job.
+type pager struct{ job *target.Job }
+
+func (p pager) Page(ctx context.Context, cursor []byte, rows int) (dispatch.Page, error) {
+	page, err := p.job.Page(ctx, cursor, rows)
+	if err != nil {
+		return dispatch.Page{}, err
+	}
+	out := dispatch.Page{Cursor: page.Cursor, Done: page.Done}
+	if b := page.Batch; b != nil {
+		out.Batch = &dispatch.Batch{Phase: b.Phase, Rows: b.Rows, Bounds: b.Bounds, Keys: b.Keys}
+	}
+	return out, nil
+}
+
+func (p pager) Split(keys []byte, rows int) ([]dispatch.Batch, error) {
+	parts, err := target.SplitKeys(keys, rows)
+	var out []dispatch.Batch
+	for _, b := range parts {
+		out = append(out, dispatch.Batch{Phase: b.Phase, Rows: b.Rows, Keys: b.Keys})
+	}
+	return out, err
+}
+
+type executor struct{ w *worker.Worker }
+
+func (e executor) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
+	res, err := e.w.Execute(ctx, target.Work{Key: b.Key[:], Seq: b.Seq, Phase: b.Phase, Rows: b.Rows, Bounds: b.Bounds, Keys: b.Keys})
+	if stop := (*worker.Stop)(nil); errors.As(err, &stop) {
+		return dispatch.Done{}, &dispatch.StopError{Why: stop.Why, Err: stop}
+	}
+	return dispatch.Done{Settlement: res.Settlement, Deferred: res.Deferred, TooLong: res.TooLong, Took: res.Took}, err
+}
+
+var _ dispatch.Sealer = (*keyring.Keyring)(nil)

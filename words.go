@@ -1,0 +1,91 @@
+package curfew
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// ruleInWords says in a sentence when a row goes: "2y after occurred_at, a text in iso8601 read in UTC".
+func ruleInWords(p *policy.Policy) string {
+	t := p.Trigger
+	what := t.Column
+	if what == "" {
+		what = t.Expr
+	}
+	var b strings.Builder
+	switch {
+	case t.Until && p.Keep.IsZero():
+		fmt.Fprintf(&b, "%s once %s has passed", p.Action, what)
+	case t.Until:
+		fmt.Fprintf(&b, "%s %s after %s has passed", p.Action, p.Keep, what)
+	default:
+		fmt.Fprintf(&b, "%s %s after %s", p.Action, p.Keep, what)
+	}
+	var reading []string
+	if t.Unit != "" {
+		reading = append(reading, map[policy.Unit]string{
+			policy.Seconds: "in seconds", policy.Milliseconds: "in milliseconds", policy.Microseconds: "in microseconds",
+			policy.Nanoseconds: "in nanoseconds", policy.JulianDay: "in Julian days",
+		}[t.Unit])
+	}
+	if t.Format != "" {
+		reading = append(reading, "as "+string(t.Format))
+	}
+	if t.Zone != "" {
+		reading = append(reading, "in "+t.Zone)
+	}
+	if len(reading) > 0 {
+		b.WriteString(" (read " + strings.Join(reading, " ") + ")")
+	}
+	if p.Timezone != policy.DefaultTimezone {
+		b.WriteString(", by the calendar of " + p.Timezone)
+	}
+	switch t.Null {
+	case policy.NullNever:
+		b.WriteString("; never when it is NULL")
+	case policy.NullDue:
+		b.WriteString("; at once when it is NULL")
+	}
+	if t.ImplausibleBefore != nil {
+		fmt.Fprintf(&b, "; not when it is before %s", t.ImplausibleBefore)
+	}
+	if p.AtCutoff == policy.DueAtCutoff {
+		b.WriteString("; at the very cutoff too")
+	}
+	return b.String()
+}
+
+// scheduleInWords says when a policy is started; "" when nothing starts it.
+func scheduleInWords(p *policy.Policy) string {
+	s := p.Schedule
+	if s == nil {
+		return ""
+	}
+	if s.By == "external" {
+		words := fmt.Sprintf("called from outside, expected at %q (%s)", s.Cron, p.Timezone)
+		if s.Grace > 0 {
+			words += " or up to " + span(s.Grace) + " later"
+		}
+		return words
+	}
+	words := fmt.Sprintf("at %q (%s)", s.Cron, p.Timezone)
+	if s.StartWithin > 0 {
+		words += ", or up to " + span(s.StartWithin) + " later"
+	}
+	return words
+}
+
+// span writes a length of time without its zeros: 1h, not 1h0m0s.
+func span(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}

@@ -1,0 +1,58 @@
+package curfew
+
+import (
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// parse reads one policy named p with these lines.
+func parse(t *testing.T, lines string) *policy.Policy {
+	t.Helper()
+	f, err := policy.Parse([]byte("version: 1\ndatabases: {d: {url: 'sqlite:d.db'}}\npolicies:\n  p:\n    database: d\n    table: t\n    action: delete\n    mode: shadow\n"+lines), policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Policies[0]
+}
+
+func TestRuleInWords(t *testing.T) {
+	for lines, want := range map[string]string{
+		"    keep: 2y\n    since: occurred_at\n":                                             "delete 2y after occurred_at",
+		"    until: expires_at\n":                                                            "delete once expires_at has passed",
+		"    keep: 36h\n    until: expires_at\n    at_cutoff: due\n":                         "delete 36h after expires_at has passed; at the very cutoff too",
+		"    keep: 6mo\n    since: {column: at, unit: ms}\n    timezone: Europe/Berlin\n":    "delete 6mo after at (read in milliseconds), by the calendar of Europe/Berlin",
+		"    keep: 90d\n    since: {column: at, format: iso8601, zone: UTC, null: never}\n":  "delete 90d after at (read as iso8601 in UTC); never when it is NULL",
+		"    keep: 1y\n    since: {column: at, null: due, implausible_before: 2000-01-01}\n": "delete 1y after at; at once when it is NULL; not when it is before 2000-01-01",
+		"    keep: 1y\n    since: {expr: 'COALESCE(a, b)', type: timestamptz}\n":             "delete 1y after COALESCE(a, b)",
+	} {
+		if got := ruleInWords(parse(t, lines)); got != want {
+			t.Errorf("%sis %q, want %q", lines, got, want)
+		}
+	}
+}
+
+func TestScheduleInWords(t *testing.T) {
+	const rule = "    until: expires_at\n"
+	for lines, want := range map[string]string{
+		"":                                    "",
+		"    schedule: {cron: '0 2 * * *'}\n": `at "0 2 * * *" (UTC), or up to 1h later`,
+		"    schedule: {cron: '0 2 * * *', start_within: 90m}\n    timezone: Europe/Berlin\n":        `at "0 2 * * *" (Europe/Berlin), or up to 1h30m later`,
+		"    schedule: {cron: '0 * * * *', by: external, grace: 10m}\n    timezone: Europe/Berlin\n": `called from outside, expected at "0 * * * *" (Europe/Berlin) or up to 10m later`,
+	} {
+		if got := scheduleInWords(parse(t, rule+lines)); got != want {
+			t.Errorf("%q is %q, want %q", lines, got, want)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Hour: "1h", 90 * time.Minute: "1h30m", time.Minute: "1m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", 20 * time.Minute: "20m", 10 * time.Hour: "10h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
