@@ -26,7 +26,7 @@ lint: ## gofmt, go vet, staticcheck
 fuzz: ## run every fuzz test for ten seconds (TIME=1m for longer)
 	@scripts/fuzz.sh $(TIME)
 
-bench: ## compare curfew with plain SQL and pt-archiver
+bench: ## compare curfew with plain SQL and pt-archiver, into docs/benchmarks.md (ARGS=--help)
 	@scripts/bench.sh
 
 vuln: ## look for known vulnerabilities in what we depend on

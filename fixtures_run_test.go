@@ -166,7 +166,7 @@ func TestFixtures(t *testing.T) {
 	batches := []struct {
 		rows  int // 0: the default
 		scale string
-	}{{0, "1"}, {7, "0.3"}, {1, "0.1"}}
+	}{{0, "1"}, {7, "0.2"}, {1, "0.1"}}
 	zones := []struct{ client, postgres, mariadb string }{
 		{"UTC", "UTC", "+00:00"},
 		{"America/New_York", "America/New_York", "-04:00"},

@@ -67,11 +67,19 @@ func (c *Curfew) Run(ctx context.Context, req RunRequest) (api.Run, error) {
 	if err != nil {
 		return wireRun(run), err
 	}
+	hook("accepted")
 	if run.State.Ended() {
 		return wireRun(run), nil
 	}
 	run, err = c.drain(ctx, l, run, req)
 	return wireRun(run), err
+}
+
+// hook is a point where tests stop the process.
+func hook(point string) {
+	if dispatch.TestHook != nil {
+		dispatch.TestHook(point)
+	}
 }
 
 func shadowed(p *policy.Policy) *policy.Policy {
@@ -219,6 +227,11 @@ func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, jo
 	if err != nil {
 		return run, targetError("", err)
 	}
+	if run.State == ledger.Accepted {
+		if err := job.ChooseStrategy(ctx); err != nil {
+			return run, targetError("", err)
+		}
+	}
 	plan, err := json.Marshal(runPlan{Strategy: job.Strategy(), Fingerprint: now})
 	if err != nil {
 		return run, err
@@ -227,6 +240,7 @@ func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, jo
 	if run, err = l.Start(ctx, run.ID, plan); err != nil {
 		return run, ledgerError(err)
 	}
+	hook("started")
 	if begins {
 		c.event(ctx, "run_started", run)
 	}

@@ -56,12 +56,24 @@ start_postgres() {
 			max_connections = 200
 		CONF
 		# Without autovacuum no plan changes in the middle of a test.
-		[ "${DURABLE:-}" = 1 ] || cat >>"$dir/data/postgresql.conf" <<-CONF
-			fsync = off
-			synchronous_commit = off
-			full_page_writes = off
-			autovacuum = off
-		CONF
+		if [ "${DURABLE:-}" = 1 ]; then
+			cat >>"$dir/data/postgresql.conf" <<-CONF
+				shared_buffers = 512MB
+				max_wal_size = 4GB
+			CONF
+			# To count statements by, where the server came with it; off until a database asks.
+			[ ! -e "$("$bin/pg_config" --pkglibdir)/pg_stat_statements.so" ] || cat >>"$dir/data/postgresql.conf" <<-CONF
+				shared_preload_libraries = 'pg_stat_statements'
+				pg_stat_statements.track = none
+			CONF
+		else
+			cat >>"$dir/data/postgresql.conf" <<-CONF
+				fsync = off
+				synchronous_commit = off
+				full_page_writes = off
+				autovacuum = off
+			CONF
+		fi
 		if as "$user" "$bin/pg_ctl" -D "$dir/data" -l "$dir/log" -w -t 60 start >/dev/null 2>&1; then
 			echo "export CURFEW_TEST_POSTGRES='postgres://postgres@127.0.0.1:$port/postgres?sslmode=disable'" >"$1/env.pg"
 			return
@@ -73,7 +85,7 @@ start_postgres() {
 }
 
 start_mariadb() {
-	local dir=$1/maria daemon user='' session='' port try i
+	local dir=$1/maria daemon user='' session='' size='' port try i
 	daemon=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v mariadbd) || fail "mariadbd is not installed: scripts/need.sh mariadb"
 	mkdir -p "$dir"
 	if [ "$(id -u)" -eq 0 ]; then
@@ -84,6 +96,7 @@ start_mariadb() {
 		{ cat "$dir/install.log" >&2; fail "mariadb-install-db failed"; }
 	# A session of its own, so that Ctrl-C reaches us first, and this server through us.
 	command -v setsid >/dev/null && session=setsid
+	[ "${DURABLE:-}" != 1 ] || size="--innodb-buffer-pool-size=512M --innodb-log-file-size=1G"
 	# An anonymous user at localhost would be preferred to a named one at '%'.
 	cat >"$dir/init.sql" <<-SQL
 		DROP USER IF EXISTS ''@localhost;
@@ -95,7 +108,7 @@ start_mariadb() {
 		: >"$dir/log"
 		$session "$daemon" --no-defaults ${user:+"$user"} --datadir="$dir/data" --port="$port" --bind-address=127.0.0.1 \
 			--socket="$dir/sock" --pid-file="$dir/own.pid" --init-file="$dir/init.sql" --skip-name-resolve \
-			--default-time-zone=-05:00 --max-connections=200 --innodb-flush-log-at-trx-commit="${DURABLE:-0}" \
+			--default-time-zone=-05:00 --max-connections=200 --innodb-flush-log-at-trx-commit="${DURABLE:-0}" $size \
 			--character-set-server=utf8mb4 --collation-server=utf8mb4_unicode_ci >>"$dir/log" 2>&1 </dev/null &
 		echo $! >"$dir/pid"
 		for ((i = 0; i < 600; i++)); do

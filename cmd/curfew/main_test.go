@@ -18,6 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	installHooks()
 	testscript.Main(m, map[string]func(){
 		"curfew": main,
 	})

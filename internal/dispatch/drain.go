@@ -9,7 +9,8 @@ import (
 	"curfew.dev/curfew/internal/ledger"
 )
 
-// TestHook, when set, is called between the ledger's steps. Tests stop the process there; it is nil in every program.
+// TestHook, when set, is called between the steps of a run, also by workers. Tests stop the process there; it is nil in
+// every program.
 var TestHook func(point string)
 
 func hook(point string) {
@@ -158,6 +159,7 @@ func (d *drain) launch(ctx context.Context) {
 		d.queue = d.queue[1:]
 		d.working++
 		go func() {
+			hook("executing")
 			done, err := d.Worker.Execute(ctx, b)
 			d.results <- result{b, done, err}
 		}()
@@ -227,6 +229,7 @@ func (d *drain) page(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	hook("paged")
 	a := &ledger.Admission{OldCursor: d.run.Cursor, NewCursor: d.seal(d.run.ID, p.Cursor), PagedOut: p.Done, PageRows: d.rows}
 	var batches []Batch
 	if p.Batch != nil {
@@ -291,6 +294,7 @@ func (d *drain) finish(ctx context.Context) (again bool, err error) {
 	if err := d.adopt(ctx); err != nil || len(d.queue) > 0 {
 		return true, err
 	}
+	hook("finishing")
 	deferred, err := d.Ledger.Deferred(ctx, d.run.ID)
 	if err != nil {
 		return false, err
@@ -303,6 +307,7 @@ func (d *drain) finish(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	hook("ended")
 	d.run = run
 	return false, d.endedElsewhere()
 }

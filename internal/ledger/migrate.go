@@ -44,7 +44,7 @@ func Migrate(ctx context.Context, opts Options) (applied []string, err error) {
 
 func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
 	if l.sqlite {
-		return l.migrateSQLite(ctx)
+		return l.migrateSQLite(ctx, l.up)
 	}
 	return l.migratePostgres(ctx)
 }
@@ -53,14 +53,14 @@ func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
 // transactions. Each migration commits with its version, so a process that loses
 // the race fails on a table that is already there, sees that the version has
 // moved, and goes on from it.
-func (l *Ledger) migrateSQLite(ctx context.Context) ([]string, error) {
+func (l *Ledger) migrateSQLite(ctx context.Context, up func(context.Context) ([]string, error)) ([]string, error) {
 	var applied []string
 	for {
 		before, err := l.version(ctx)
 		if err != nil {
 			return applied, fmt.Errorf("migrate the ledger: %w", err)
 		}
-		names, err := l.up(ctx, goose.DialectSQLite3)
+		names, err := up(ctx)
 		applied = append(applied, names...)
 		if err == nil {
 			return applied, nil
@@ -95,12 +95,16 @@ func (l *Ledger) migratePostgres(ctx context.Context) (applied []string, err err
 			return nil, fmt.Errorf("migrate the ledger: %w", err)
 		}
 	}
-	return l.up(ctx, goose.DialectPostgres)
+	return l.up(ctx)
 }
 
 // up runs goose with a version table of our own name: an application in the same
 // database may use goose too.
-func (l *Ledger) up(ctx context.Context, dialect goose.Dialect) ([]string, error) {
+func (l *Ledger) up(ctx context.Context) ([]string, error) {
+	dialect := goose.DialectPostgres
+	if l.sqlite {
+		dialect = goose.DialectSQLite3
+	}
 	sub, err := fs.Sub(migrations, l.migrationDir())
 	if err != nil {
 		return nil, err

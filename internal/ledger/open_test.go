@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -298,6 +299,34 @@ func TestMigrateAtOnce(t *testing.T) {
 				t.Errorf("the ledger was created %d times", n)
 			}
 		})
+	}
+}
+
+// TestMigrateLosesTheRace: between goose's look at the version and its first
+// change, another process has migrated the file, and the change fails.
+func TestMigrateLosesTheRace(t *testing.T) {
+	l, err := connect(t.Context(), Options{URL: "sqlite:" + dbtest.SQLite(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	calls, broken := 0, errors.New("table curfew_meta already exists")
+	up := func(ctx context.Context) ([]string, error) {
+		if calls++; calls > 1 {
+			return l.up(ctx)
+		}
+		if applied, err := l.up(ctx); err != nil || len(applied) != 1 { // the rival
+			t.Fatalf("%v, %v", applied, err)
+		}
+		return nil, broken
+	}
+	if applied, err := l.migrateSQLite(t.Context(), up); err != nil || len(applied) != 0 || calls != 2 {
+		t.Errorf("applied %v in %d calls, %v", applied, calls, err)
+	}
+	calls = 0
+	always := func(context.Context) ([]string, error) { calls++; return nil, broken }
+	if _, err := l.migrateSQLite(t.Context(), always); !errors.Is(err, broken) || calls != 1 {
+		t.Errorf("an error that is no lost race: %d calls, %v", calls, err)
 	}
 }
 

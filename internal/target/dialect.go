@@ -22,7 +22,8 @@ type dialect interface {
 	bind(q *query, c Column, v value)
 	// keyIn writes "the key is one of keys".
 	keyIn(q *query, cols []Column, keys []tuple)
-	// beyond writes the row comparison (cols) op (v), op being > or <=, in the form that the engine's index can serve.
+	// beyond writes the row comparison (cols) op (v), op being > or <=, in the form that the engine's index can serve. v may
+	// be shorter than cols: then the leading columns decide.
 	beyond(q *query, cols []Column, op string, v tuple)
 
 	// due writes "the trigger is an instant before the bound" for trigger expression x; unreadable writes "x holds a
@@ -75,7 +76,7 @@ func list(cols []Column, f func(Column) string) string {
 
 // rowBeyond writes (a, b) > (x, y), which PostgreSQL and SQLite serve from an index.
 func rowBeyond(q *query, cols []Column, op string, v tuple) {
-	d := q.d
+	d, cols := q.d, cols[:len(v)]
 	if len(cols) == 1 {
 		q.add(d.ident(cols[0].Name), " ", op, " ")
 		d.bind(q, cols[0], v[0])
@@ -93,7 +94,7 @@ func rowBeyond(q *query, cols []Column, op string, v tuple) {
 
 // orBeyond writes a > x OR (a = x AND b > y): the form of which MySQL makes index ranges.
 func orBeyond(q *query, cols []Column, op string, v tuple) {
-	d := q.d
+	d, cols := q.d, cols[:len(v)]
 	strict := op[:1]
 	q.add("(")
 	for i := range cols {

@@ -48,6 +48,9 @@ func benchDrain(b *testing.B, order, how string, rows int) {
 	if j.fingerprint, err = j.FingerprintNow(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+	if err := j.ChooseStrategy(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 	b.StartTimer()
 	start := time.Now()
 	n := int64(0)

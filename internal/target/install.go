@@ -32,6 +32,7 @@ func InstallSQL(e Engine) []string {
   as_of timestamptz NOT NULL, cutoff timestamptz NOT NULL, planned bigint, outcomes text, cascaded bigint, detail text,
   evidence bytea, evidence_root bytea, key_id text NOT NULL, deferred bytea,
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(), completed_at timestamptz, UNIQUE (run, seq))`,
+			`ALTER TABLE curfew.receipt ALTER COLUMN evidence SET STORAGE EXTERNAL`, // hashes do not compress
 			`CREATE TABLE IF NOT EXISTS curfew.tombstone (run text PRIMARY KEY, receipts bigint NOT NULL, dropped_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE TABLE IF NOT EXISTS curfew.hold (id text PRIMARY KEY, name text NOT NULL, relation text NOT NULL, conditions text NOT NULL, placed_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE INDEX IF NOT EXISTS hold_relation ON curfew.hold (relation)`,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"curfew.dev/curfew/internal/keyring"
@@ -40,6 +41,7 @@ type Job struct {
 	bound    bound  // the cutoff; a row at it is due too when the policy says at_cutoff: due
 	floor    *bound // implausible_before
 	strategy Strategy
+	blocks   atomic.Int64 // ByPlace: how many blocks the next page looks at
 	// careful is set when one statement would not be safe: the policy's own SQL reads other tables, or rows that go along
 	// must be counted. Then rows are locked first, and judged and changed by statements that follow.
 	careful     bool

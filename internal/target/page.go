@@ -3,8 +3,8 @@ package target
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"time"
 )
 
 // The phases of a run, in order. Each is paged to its end before the next begins.
@@ -58,10 +58,24 @@ type Batch struct {
 
 // window is how many rows of the table one page by key looks at: enough to make the statement worth its price, few enough
 // that it ends in time where only few rows are due.
-const window = 20000
+var window = 20000 // tests make it small
 
-// Page hands out the next rows, at most n, after the cursor (empty: from the start).
+// emptySteps bounds how long Page looks for a due row before it lets the cursor be stored.
+const emptySteps = 250 * time.Millisecond
+
+// Page hands out the next rows, about n of them, after the cursor (empty: from the start). It may find none and not be done:
+// then it only moves the cursor.
 func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
+	for start := time.Now(); ; {
+		p, err := j.pageStep(ctx, at, n)
+		if err != nil || p.Done || p.Batch != nil || time.Since(start) > emptySteps {
+			return p, redact(err)
+		}
+		at = p.Cursor
+	}
+}
+
+func (j *Job) pageStep(ctx context.Context, at []byte, n int) (Page, error) {
 	c, err := decodeCursor(at)
 	if err != nil {
 		return Page{}, err
@@ -72,6 +86,9 @@ func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
 	case phaseMain:
 		switch j.strategy {
 		case ByTrigger:
+			if j.spans() {
+				return j.pageSpan(ctx, c, n)
+			}
 			return j.pageRows(ctx, c, n, nil)
 		case ByPlace:
 			return j.pagePlace(ctx, c, n)
@@ -152,6 +169,10 @@ func (j *Job) named(q *query) {
 
 func (j *Job) within(q *query, phase string, lo, hi tuple) {
 	j.named(q)
+	if phase == phaseMain && j.strategy == ByPlace {
+		placed(q, lo, hi)
+		return
+	}
 	cols := j.orderedCols(phase)
 	if len(lo) > 0 {
 		q.add(" AND ")
@@ -165,47 +186,65 @@ func (j *Job) within(q *query, phase string, lo, hi tuple) {
 
 // pageRows selects the next n due rows in order, up to hi when given.
 func (j *Job) pageRows(ctx context.Context, c cursor, n int, hi tuple) (Page, error) {
-	cols := j.orderedCols(c.phase)
-	q := newQuery(j.d).add("SELECT ", j.selectList(cols), " FROM ", j.d.rows(j.t))
-	j.where(q, c.phase, c.at, hi)
-	q.add(j.orderBy(cols), " LIMIT ", itoa(n))
-	found, err := j.tuples(ctx, j.db.SQL, q, cols)
+	keys, last, err := j.nextRows(ctx, c, n, hi)
 	if err != nil {
 		return Page{}, err
 	}
-	var p Page
-	if len(found) > 0 {
-		p = Page{Batch: j.batch(c, found), Cursor: cursor{c.phase, found[len(found)-1]}.encode()}
+	if len(keys) == n {
+		return Page{Batch: j.batch(c, keys, last), Cursor: cursor{c.phase, last}.encode()}, nil
 	}
-	if len(found) < n {
-		end := c
-		if len(hi) > 0 {
-			// The window is used up; the phase is not.
-			p.Cursor = cursor{c.phase, hi}.encode()
-			if p.Batch != nil {
-				p.Batch.Bounds = encodeTuples([]tuple{c.at, hi})
-			}
-			return p, nil
-		}
-		if len(found) > 0 {
-			end.at = found[len(found)-1]
-		}
-		last := j.next(end)
-		p.Cursor, p.Done = last.Cursor, last.Done
+	if len(hi) > 0 {
+		// The window is used up; the phase is not.
+		return Page{Batch: j.batch(c, keys, hi), Cursor: cursor{c.phase, hi}.encode()}, nil
 	}
+	batch := j.batch(c, keys, last)
+	if len(keys) > 0 {
+		c.at = last
+	}
+	p := j.next(c)
+	p.Batch = batch
 	return p, nil
 }
 
-func (j *Job) batch(c cursor, found []tuple) *Batch {
-	keys := found
-	if extra := len(j.orderedCols(c.phase)) - len(j.key); extra > 0 {
+// nextRows are the keys of the next n due rows in order, and where the last of them stands in it.
+func (j *Job) nextRows(ctx context.Context, c cursor, n int, hi tuple) (keys []tuple, last tuple, err error) {
+	cols := j.orderedCols(c.phase)
+	leading := len(cols) - len(j.key)
+	q := newQuery(j.d).add("SELECT ")
+	if leading > 0 && j.db.Engine == Postgres {
+		q.add(j.d.ident(cols[0].Name), " AS curfew_0")
+		for i, k := range j.key {
+			q.add(", ", j.d.read(k), " AS curfew_", itoa(i+1))
+		}
+	} else {
+		q.add(j.selectList(cols))
+	}
+	q.add(" FROM ", j.d.rows(j.t))
+	j.where(q, c.phase, c.at, hi)
+	q.add(j.orderBy(cols), " LIMIT ", itoa(n))
+	if leading > 0 && j.db.Engine == Postgres {
+		return j.pagePacked(ctx, q, cols)
+	}
+	found, err := j.tuples(ctx, j.db.SQL, q, cols)
+	if err != nil || len(found) == 0 {
+		return nil, nil, err
+	}
+	keys = found
+	if leading > 0 {
 		keys = make([]tuple, len(found))
 		for i, f := range found {
-			keys[i] = f[extra:]
+			keys[i] = f[leading:]
 		}
 	}
-	return &Batch{Phase: c.phase, Rows: len(found), Keys: encodeTuples(keys),
-		Bounds: encodeTuples([]tuple{c.at, found[len(found)-1]})}
+	return keys, found[len(found)-1], nil
+}
+
+// batch is the rows found after the cursor, in a range that ends at end.
+func (j *Job) batch(c cursor, keys []tuple, end tuple) *Batch {
+	if len(keys) == 0 {
+		return nil
+	}
+	return &Batch{Phase: c.phase, Rows: len(keys), Keys: encodeTuples(keys), Bounds: encodeTuples([]tuple{c.at, end})}
 }
 
 // pageWindow finds where a window of the key ends, then selects the due rows inside: a statement never looks at more rows
@@ -284,12 +323,9 @@ func (j *Job) PageSQL(n int) (string, []any) {
 	cols := j.orderedCols(phaseMain)
 	q := newQuery(j.d).add("SELECT ", j.selectList(cols), " FROM ", j.d.rows(j.t))
 	j.where(q, phaseMain, nil, nil)
-	q.add(j.orderBy(cols), " LIMIT ", itoa(n))
+	if j.strategy != ByPlace {
+		q.add(j.orderBy(cols))
+	}
+	q.add(" LIMIT ", itoa(n))
 	return q.String(), q.args
 }
-
-var errNoPlace = errors.New("the table cannot be read in physical order")
-
-func (j *Job) placeable() bool { return false }
-
-func (j *Job) pagePlace(context.Context, cursor, int) (Page, error) { return Page{}, errNoPlace }

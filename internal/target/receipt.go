@@ -102,7 +102,11 @@ var outcomeCodes = []string{"deleted", "anonymised", "archived", "set", "notifie
 // evidence is, for each outcome that occurred, its code, the number of rows (4 bytes, big endian) and their hashes.
 func (j *Job) evidence(t *tally) []byte {
 	h := j.keys.RowHasher(j.p.Database, j.p.Table)
-	var out, buf []byte
+	size := 0
+	for _, keys := range t.byOutcome {
+		size += 5 + 16*len(keys)
+	}
+	out, buf := make([]byte, 0, size), make([]byte, 0, 64)
 	for code, o := range outcomeCodes {
 		keys := t.byOutcome[o]
 		if len(keys) == 0 {

@@ -53,6 +53,7 @@ func encodeTuples(ts []tuple) []byte {
 var errBadTuples = errors.New("stored key list cannot be read")
 
 func decodeTuples(b []byte) ([]tuple, error) {
+	all := string(b) // one copy, which the values share
 	next := func() (int, error) {
 		n, used := binary.Uvarint(b)
 		// A length is never larger than what follows it: each element takes at least one byte.
@@ -70,12 +71,17 @@ func decodeTuples(b []byte) ([]tuple, error) {
 		return nil, err
 	}
 	ts := make([]tuple, 0, n)
-	for range n {
+	slab := []value{}
+	for i := range n {
 		width, err := next()
 		if err != nil {
 			return nil, err
 		}
-		t := make(tuple, width)
+		if len(slab)+width > cap(slab) {
+			slab = make([]value, 0, max(width, min(width*(n-i), len(b))))
+		}
+		slab = slab[:len(slab)+width]
+		t := tuple(slab[len(slab)-width : len(slab) : len(slab)])
 		for i := range t {
 			if len(b) == 0 {
 				return nil, errBadTuples
@@ -86,7 +92,7 @@ func decodeTuples(b []byte) ([]tuple, error) {
 			if err != nil {
 				return nil, err
 			}
-			t[i].s, b = string(b[:size]), b[size:]
+			t[i].s, b = all[len(all)-len(b):len(all)-len(b)+size], b[size:]
 		}
 		ts = append(ts, t)
 	}

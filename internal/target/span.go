@@ -1,0 +1,131 @@
+package target
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// On PostgreSQL a page by the trigger is a span of it: an index-only look finds where n entries end, and the keys inside are
+// read without being sorted. Its batch carries the oldest transaction that was under way when the keys were read: a row
+// version older than that, which is still due in the span, was among the keys. So a DELETE that takes only such versions, and
+// takes as many as there are keys, took exactly these, and need not say which: RETURNING costs more than the delete itself.
+
+// A span is what a batch of this kind has for bounds.
+type span struct {
+	lo, hi  tuple // hi is empty when the span is open
+	horizon string
+}
+
+func (s span) encode() []byte { return encodeTuples([]tuple{s.lo, s.hi, {{textValue, s.horizon}}}) }
+
+func decodeSpan(b []byte) (span, error) {
+	ts, err := decodeTuples(b)
+	if err != nil || len(ts) < 2 || len(ts) > 3 || len(ts) == 3 && len(ts[2]) != 1 {
+		return span{}, errBadTuples
+	}
+	s := span{lo: ts[0], hi: ts[1]}
+	if len(ts) == 3 {
+		s.horizon = ts[2][0].s
+	}
+	return s, nil
+}
+
+// spans reports whether the job pages by spans.
+func (j *Job) spans() bool { return j.db.Engine == Postgres && j.strategy == ByTrigger }
+
+// older writes "this version of the row is older than the horizon". The comparison by age survives the wrap-around of
+// transaction ids: a version that is too old to tell is taken for a young one, and then the careful way decides.
+func older(q *query, horizon string) {
+	if horizon != "" {
+		q.add(" AND age(xmin) >= (SELECT age(").arg(horizon).add("::text::xid8::xid))")
+	}
+}
+
+// pageSpan hands out the rows of the next n entries of the trigger's index. Where many rows share one instant the span would
+// have no bound: then the page is cut by the key as well.
+func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
+	hi, err := j.spanEnd(ctx, c, n)
+	if err != nil {
+		return Page{}, err
+	}
+	keys, horizon, err := j.spanKeys(ctx, c, hi, 2*n+1)
+	if err != nil {
+		return Page{}, err
+	}
+	if len(keys) > 2*n {
+		return j.pageRows(ctx, c, n, nil)
+	}
+	p := Page{Cursor: cursor{c.phase, hi}.encode()}
+	if len(hi) == 0 {
+		p = j.next(c)
+	}
+	if len(keys) > 0 {
+		p.Batch = &Batch{Phase: c.phase, Rows: len(keys), Keys: encodeTuples(keys), Bounds: span{c.at, hi, horizon}.encode()}
+	}
+	return p, nil
+}
+
+// spanEnd is the trigger of the n-th entry from here; empty when there are fewer.
+func (j *Job) spanEnd(ctx context.Context, c cursor, n int) (tuple, error) {
+	x := j.d.ident(j.trig.column.Name)
+	q := newQuery(j.d).add("SELECT ", x, "::text AS curfew_end FROM ", j.d.rows(j.t), " WHERE ")
+	j.dueNow(q)
+	j.within(q, c.phase, c.at, nil)
+	q.add(" ORDER BY ", x, " OFFSET ", itoa(n-1), " LIMIT 1")
+	var end string
+	err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&end)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return tuple{{textValue, end}}, err
+}
+
+// spanKeys reads the keys inside, at most limit, and the horizon of the view that they were read in.
+func (j *Job) spanKeys(ctx context.Context, c cursor, hi tuple, limit int) ([]tuple, string, error) {
+	q := newQuery(j.d).add("SELECT ", j.readKey(), " FROM ", j.d.rows(j.t))
+	j.where(q, c.phase, c.at, hi)
+	q.add(" LIMIT ", itoa(limit))
+	text := "WITH p AS (\n" + q.String() + "\n) SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
+	raw, dest := make([]sql.NullString, len(j.key)+1), make([]any, len(j.key)+1)
+	dest[0] = &raw[0]
+	for i := range j.key {
+		text += ", array_agg(curfew_" + itoa(i) + ")::text"
+		dest[i+1] = &raw[i+1]
+	}
+	if err := j.db.SQL.QueryRowContext(ctx, text+" FROM p", q.args...).Scan(dest...); err != nil {
+		return nil, "", err
+	}
+	keys, err := unpack(raw[1:])
+	return keys, raw[0].String, err
+}
+
+// errUnclear says that the quick way does not tell which rows went.
+var errUnclear = errors.New("some rows went otherwise")
+
+// deleteSpan deletes the rows of a span, and returns which went: all keys when as many went, else those that are there no
+// more, when nobody else can have taken any of them.
+func (x *execution) deleteSpan(ctx context.Context, w Work, s span, keys []tuple) ([]tuple, error) {
+	j := x.j
+	q := newQuery(j.d).add("DELETE FROM ", j.d.rows(j.t))
+	j.where(q, w.Phase, s.lo, s.hi)
+	j.unguarded(q)
+	x.notHeld(q)
+	older(q, s.horizon)
+	r, err := x.c.ExecContext(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := r.RowsAffected()
+	if err != nil || n == int64(len(keys)) {
+		return keys, err
+	}
+	still, err := x.only(ctx, keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(keys)-len(still)) != n {
+		return nil, errUnclear
+	}
+	return without(keys, still), nil
+}
