@@ -216,8 +216,9 @@ func (f fixture) try(t *testing.T, scale, zone string, rows int, env ...string) 
 		runs[policy] = r
 		expectOutcome(t, r, "deleted", before, s.sets[policy])
 		expectOutcome(t, r, "blocked", before, s.blocked[policy])
-		if rows > 0 && int64(rows)*r.Batches.Total < r.Outcomes["deleted"] {
-			t.Errorf("%s: %d rows deleted in %d batches of at most %d", policy, r.Outcomes["deleted"], r.Batches.Total, rows)
+		// A batch in physical order is of about that size, and never of more than twice.
+		if rows > 0 && 2*int64(rows)*r.Batches.Total < r.Outcomes["deleted"] {
+			t.Errorf("%s: %d rows deleted in %d batches of %d", policy, r.Outcomes["deleted"], r.Batches.Total, rows)
 		}
 	}
 	bad, advisory := before.differences(w.ask(t, "after.sql"))

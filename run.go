@@ -132,7 +132,7 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 
 // prepare opens the policy's database and answers an error when no run may begin there.
 func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy) (*target.DB, *target.Table, error) {
-	db, err := c.database(ctx, p.Database)
+	db, table, err := c.fit(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,15 +142,6 @@ func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy
 				Hint: "run curfew install " + p.Database + " once (--print shows what it would do)"}
 		} else if err != nil {
 			return nil, nil, targetError(p.Database, err)
-		}
-	}
-	table, err := db.Inspect(ctx, p.Table)
-	if err != nil {
-		return nil, nil, targetError(p.Database, err)
-	}
-	for _, f := range target.Judge(p, table, db.Described()) {
-		if f.Level == target.LevelRefuse {
-			return nil, nil, &Error{Kind: KindRefused, Hint: f.Hint, Err: fmt.Errorf("policy %s: %s", p.Name, f.Message)}
 		}
 	}
 	return db, table, c.sameClock(ctx, l, db)
@@ -237,9 +228,15 @@ func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, jo
 		return run, err
 	}
 	begins := run.State == ledger.Accepted
-	if run, err = l.Start(ctx, run.ID, plan); err != nil {
+	started, err := l.Start(ctx, run.ID, plan)
+	if errors.Is(err, ledger.ErrRunEnded) { // another process was at work on it, and is done
+		run, err = l.Get(ctx, run.ID)
 		return run, ledgerError(err)
 	}
+	if err != nil {
+		return run, ledgerError(err)
+	}
+	run = started
 	hook("started")
 	if begins {
 		c.event(ctx, "run_started", run)
@@ -256,7 +253,7 @@ func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, jo
 		if run, err = l.End(ctx, run.ID, ledger.Failed, "schema_changed", err.Error()); err == nil {
 			c.event(ctx, "run_failed", run)
 		}
-		return run, err
+		return run, ledgerError(err)
 	}
 	job.SetFingerprint(fixed.Fingerprint)
 	return run, nil
@@ -281,6 +278,7 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 	if run.State.Ended() {
 		if run.State == ledger.Succeeded {
 			c.event(ctx, "run_ended", run)
+			c.tidy(ctx, l, run)
 		} else {
 			c.event(ctx, "run_failed", run)
 		}
@@ -303,6 +301,36 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		err = errors.Join(err, nerr)
 	}
 	return run, &Error{Kind: kind, Hint: hint, Err: err}
+}
+
+// keepReceipts is how long after its run's end a receipt is kept.
+const keepReceipts = 30 * 24 * time.Hour
+
+// tidy drops the receipts of this database's runs that ended long ago. What cannot be dropped now is dropped another day.
+func (c *Curfew) tidy(ctx context.Context, l *ledger.Ledger, run ledger.Run) {
+	p, err := c.file.Policy(run.Policy)
+	if err != nil || run.Mode == string(policy.Shadow) {
+		return
+	}
+	db, err := c.database(ctx, p.Database)
+	if err != nil {
+		return
+	}
+	before := run.EndedAt.Add(-keepReceipts)
+	runs, err := db.ReceiptRuns(ctx, before)
+	for _, id := range runs {
+		old, gerr := l.Get(ctx, id)
+		// A run that this ledger does not know, or has not settled, keeps its receipts: they are all there is to settle it from.
+		if gerr != nil || !old.State.Ended() || old.EndedAt.After(before) || old.BatchesSettled != old.BatchesTotal {
+			continue
+		}
+		if _, derr := db.DropReceipts(ctx, id); derr != nil {
+			err = derr
+		}
+	}
+	if err != nil {
+		c.log.WarnContext(ctx, "receipts_kept", "database", p.Database, "err", err)
+	}
 }
 
 // event logs a state change of a run.

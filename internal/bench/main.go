@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if s.rows < 1000 || s.rounds < 1 || s.ops < 1 {
 		return errors.New("at least 1000 rows, 1 round and 1 operation a second, please")
 	}
-	s.args = strings.Join(args, " ")
+	s.args = reproducing(args)
 	var err error
 	if s.curfew, err = filepath.Abs(s.curfew); err != nil {
 		return err
@@ -145,6 +145,22 @@ func intList(to *[]int) func(string) error {
 		}
 		return nil
 	}
+}
+
+// reproducing are the arguments that matter to who wants to see the same: not where the program lies, nor where the answer goes.
+func reproducing(args []string) string {
+	var kept []string
+	for i := 0; i < len(args); i++ {
+		name, _, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if name == "curfew" || name == "out" {
+			if !joined {
+				i++
+			}
+			continue
+		}
+		kept = append(kept, args[i])
+	}
+	return strings.Join(kept, " ")
 }
 
 func knownParts(names []string) error {

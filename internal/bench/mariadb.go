@@ -46,7 +46,12 @@ func openMariaDB(ctx context.Context, s *settings) (*mariadb, error) {
 	if b, err := os.ReadFile(file); err == nil { // a server elsewhere has no processor time that we could see
 		m.pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 	}
-	return m, m.exec(ctx, "CREATE DATABASE IF NOT EXISTS "+myMaster)
+	if err := m.exec(ctx, "CREATE DATABASE IF NOT EXISTS "+myMaster); err != nil {
+		return nil, err
+	}
+	m.db.Close()
+	m.db, err = m.open(myMaster, 2) // its sequences want a database to be in
+	return m, err
 }
 
 func (m *mariadb) open(database string, conns int) (*sql.DB, error) {
@@ -88,19 +93,18 @@ func (m *mariadb) build(ctx context.Context, t table) error {
 	if t.scattered {
 		place = "row_number() OVER (ORDER BY md5(seq))"
 	}
-	name := myMaster + "." + t.name
 	return m.exec(ctx,
-		"DROP TABLE IF EXISTS "+name,
-		"CREATE TABLE "+name+" "+myColumns+" ENGINE = InnoDB",
+		"DROP TABLE IF EXISTS "+t.name,
+		"CREATE TABLE "+t.name+" "+myColumns+" ENGINE = InnoDB",
 		fmt.Sprintf(`INSERT INTO %s SELECT seq, timestamp('%s') + INTERVAL %s SECOND, seq %% 7, repeat('x', 60) FROM seq_1_to_%d ORDER BY seq`,
-			name, epoch.Format("2006-01-02 15:04:05"), place, t.rows))
+			t.name, epoch.Format("2006-01-02 15:04:05"), place, t.rows))
 }
 
 func (m *mariadb) fresh(ctx context.Context, t table) (*arena, error) {
 	err := m.exec(ctx,
 		"DROP DATABASE IF EXISTS "+myWork, "CREATE DATABASE "+myWork,
 		"CREATE TABLE "+myWork+".ev "+myColumns+" ENGINE = InnoDB",
-		"INSERT INTO "+myWork+".ev SELECT * FROM "+myMaster+"."+t.name+" ORDER BY id",
+		"INSERT INTO "+myWork+".ev SELECT * FROM "+t.name+" ORDER BY id",
 		"ALTER TABLE "+myWork+".ev ADD INDEX ev_at (at)",
 		"CREATE TABLE "+myWork+".account (id int NOT NULL PRIMARY KEY, balance bigint NOT NULL, note varchar(200) NOT NULL) ENGINE = InnoDB",
 		fmt.Sprintf("INSERT INTO %s.account SELECT seq, 0, repeat('y', 60) FROM seq_1_to_%d", myWork, accounts),

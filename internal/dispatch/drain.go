@@ -96,15 +96,16 @@ func (d *drain) loop(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := d.collect(ctx, false); err != nil {
+		if err := d.collect(ctx); err != nil {
 			return err
 		}
-		d.launch(ctx)
 		stopping := d.stopping()
+		if !stopping {
+			d.launch(ctx)
+		}
+		ended := d.run.State.Ended()
 		switch {
-		case d.run.State.Ended():
-			return d.endedElsewhere()
-		case !stopping && !d.run.PagedOut && len(d.queue) == 0 && d.paced():
+		case !ended && !stopping && !d.run.PagedOut && len(d.queue) == 0 && d.paced():
 			if err := d.page(ctx); err != nil {
 				return err
 			}
@@ -112,16 +113,14 @@ func (d *drain) loop(ctx context.Context) error {
 			if err := d.step(ctx, nil); err != nil {
 				return err
 			}
-		case d.working > 0:
-			if err := d.collect(ctx, true); err != nil {
+		case d.working > 0, !ended && !stopping && !d.run.PagedOut:
+			if err := d.wait(ctx, stopping); err != nil {
 				return err
 			}
+		case ended:
+			return d.endedElsewhere() // what was done is settled: it is a fact, whoever ended the run
 		case stopping:
 			return ErrInterrupted
-		case !d.run.PagedOut:
-			if err := d.rest(ctx); err != nil {
-				return err
-			}
 		default:
 			again, err := d.finish(ctx)
 			if err != nil || !again {
@@ -166,32 +165,56 @@ func (d *drain) launch(ctx context.Context) {
 	}
 }
 
-// collect takes results; with wait it blocks for one.
-func (d *drain) collect(ctx context.Context, wait bool) error {
+// collect takes the results that are there.
+func (d *drain) collect(ctx context.Context) error {
 	for d.working > 0 {
-		var r result
-		if wait {
-			r = <-d.results
-		} else {
-			select {
-			case r = <-d.results:
-			default:
-				return nil
+		select {
+		case r := <-d.results:
+			if err := d.take(r); err != nil {
+				return err
 			}
+		default:
+			return nil
 		}
-		wait = false
-		d.working--
-		hook("executed")
-		if r.err != nil {
-			return fmt.Errorf("batch %d: %w", r.batch.Seq, r.err)
-		}
-		s := r.done.Settlement
-		s.Batch = r.batch.Key
-		s.DeferredKeys = d.seal(d.run.ID, r.done.Deferred)
-		d.settle = append(d.settle, s)
-		d.adapt(r)
 	}
 	return ctx.Err()
+}
+
+// wait blocks until there is something to do: a result, a page that the pace allows, or the word to stop.
+func (d *drain) wait(ctx context.Context, stopping bool) error {
+	var pace <-chan time.Time
+	if !stopping && !d.run.PagedOut && len(d.queue) == 0 {
+		timer := time.NewTimer(time.Until(d.next))
+		defer timer.Stop()
+		pace = timer.C
+	}
+	stop := d.Stop
+	if stopping {
+		stop = nil // known already
+	}
+	select {
+	case r := <-d.results:
+		return d.take(r)
+	case <-pace:
+	case <-stop:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (d *drain) take(r result) error {
+	d.working--
+	hook("executed")
+	if r.err != nil {
+		return fmt.Errorf("batch %d: %w", r.batch.Seq, r.err)
+	}
+	s := r.done.Settlement
+	s.Batch = r.batch.Key
+	s.DeferredKeys = d.seal(d.run.ID, r.done.Deferred)
+	d.settle = append(d.settle, s)
+	d.adapt(r)
+	return nil
 }
 
 // adapt keeps batches near the time they should take.
@@ -208,19 +231,6 @@ func (d *drain) adapt(r result) {
 }
 
 func (d *drain) paced() bool { return d.Batch.Pace <= 0 || !time.Now().Before(d.next) }
-
-// rest waits until the pace allows another page, or something happens.
-func (d *drain) rest(ctx context.Context) error {
-	timer := time.NewTimer(time.Until(d.next))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-d.Stop:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
 
 // page reads the next page and admits it, together with what there is to settle.
 func (d *drain) page(ctx context.Context) error {
@@ -276,10 +286,22 @@ func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 	hook("stepping")
 	// What was done is recorded also when we were told to stop: the rows are gone.
 	run, err := d.Ledger.Step(context.WithoutCancel(ctx), d.run.ID, ledger.StepRequest{Settle: d.settle, Admit: a})
+	if errors.Is(err, ledger.ErrSettledDifferently) && d.run.Mode == "shadow" {
+		// A shadow batch leaves no receipt: another process looked at it too, at another moment, and was first.
+		d.settle = nil
+		if a != nil {
+			return ledger.ErrCursorMoved // nothing of this step happened
+		}
+		return d.load(ctx, d.run.ID)
+	}
 	if err != nil {
 		return err
 	}
 	hook("stepped")
+	for _, s := range d.settle {
+		d.Logger.DebugContext(ctx, "batch_settled", "run", run.ID, "policy", run.Policy, "stage", run.Stage, "as_of", run.AsOf, "cutoff", run.Cutoff,
+			"batch", s.Batch.String(), "planned", s.Planned, "outcomes", map[string]int64(s.Outcomes), "deferred", s.Deferred, "took", s.Duration)
+	}
 	d.settle = nil
 	d.run = run
 	if d.Report != nil {
@@ -304,6 +326,10 @@ func (d *drain) finish(ctx context.Context) (again bool, err error) {
 	}
 	hook("ending")
 	run, err := d.Ledger.End(context.WithoutCancel(ctx), d.run.ID, ledger.Succeeded, "done", "")
+	if errors.Is(err, ledger.ErrUnfinished) {
+		// Another process took up deferred rows since we looked. Help it: if it lives, its receipts answer us.
+		return true, d.load(ctx, d.run.ID)
+	}
 	if err != nil {
 		return false, err
 	}

@@ -22,8 +22,8 @@ const MinSecret = 32
 
 // minDistinct is the least number of different byte values in a secret. 32
 // random bytes have fewer than 16 with a probability below 10^-13; "changeme"
-// repeated has eight.
-const minDistinct = 12
+// repeated has seven.
+const minDistinct = 8
 
 const (
 	sealVersion = 1

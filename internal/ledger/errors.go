@@ -15,6 +15,9 @@ var (
 	// ErrRunEnded: the run has ended and admits nothing more. Somebody
 	// cancelled it, or another process finished it.
 	ErrRunEnded = errors.New("the run has ended")
+	// ErrUnfinished: the run cannot have succeeded yet. Another process admitted
+	// or left something; it is open, and there is work to do.
+	ErrUnfinished = errors.New("the run is not finished")
 	// ErrCursorMoved: another process advanced the run's cursor. Read the run
 	// again and go on from there.
 	ErrCursorMoved = errors.New("the run's cursor has moved")

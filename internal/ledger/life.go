@@ -137,9 +137,10 @@ func (l *Ledger) Heartbeat(ctx context.Context, id, owner string) (bool, error) 
 }
 
 // End ends a run and returns it as it then stands. A run that has ended stays as
-// it is: look at the state that comes back. A run that is to be Succeeded, and
-// does not add up or is not finished, ends as Failed with WhyOutcomesDiffer
-// instead, and its detail says what differs.
+// it is: look at the state that comes back. A run that is to be Succeeded and is
+// not finished stays open, and that is ErrUnfinished. One that is finished and
+// does not add up ends as Failed with WhyOutcomesDiffer instead, and its detail
+// says what differs.
 func (l *Ledger) End(ctx context.Context, id string, state State, why, detail string) (Run, error) {
 	if !state.Ended() {
 		return Run{}, fmt.Errorf("end run %s: %q is no final state", short(id), state)
@@ -154,11 +155,14 @@ func (l *Ledger) End(ctx context.Context, id string, state State, why, detail st
 			if r.State != Running {
 				return fmt.Errorf("a run that is %s cannot succeed: it was not started", r.State)
 			}
-			differs, err := t.differs(ctx, &r)
+			sum, err := t.sum(ctx, &r)
 			if err != nil {
 				return err
 			}
-			if differs != "" {
+			if open := sum.unfinished(&r); open != "" {
+				return fmt.Errorf("%w: %s", ErrUnfinished, open)
+			}
+			if differs := sum.differs(&r); differs != "" {
 				final, why, detail = Failed, WhyOutcomesDiffer, strings.TrimSuffix(differs+"; "+detail, "; ")
 			}
 		}
@@ -208,32 +212,50 @@ func (t *txn) end(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// differs says what keeps a run from having succeeded, or "". It does not trust
-// the run's counters: they are compared with the batches they come from.
-func (t *txn) differs(ctx context.Context, r *Run) (string, error) {
+// sum adds up a run's batches.
+func (t *txn) sum(ctx context.Context, r *Run) (*tally, error) {
 	rows, err := t.query(ctx, `SELECT state, planned, outcomes, cascaded, deferred > 0 AND NOT deferred_taken FROM @batch WHERE run = $1`, r.ID)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var sum tally
-	if err := sum.read(rows); err != nil {
-		return "", err
-	}
-	var faults []string
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			faults = append(faults, fmt.Sprintf(format, args...))
+	return &sum, sum.read(rows)
+}
+
+// unfinished says what is still to do in a run, or "".
+func (s *tally) unfinished(r *Run) string {
+	return faults([]fault{
+		{!r.PagedOut, "the scan has not finished"},
+		{s.settled != s.total, fmt.Sprintf("%d of %d batches are settled", s.settled, s.total)},
+		{s.waiting > 0, fmt.Sprintf("the deferred rows of %d batches were not tried again", s.waiting)},
+	})
+}
+
+// differs says what does not add up in a run that is finished, or "". It does not
+// trust the run's counters: they are compared with the batches they come from.
+func (s *tally) differs(r *Run) string {
+	return faults([]fault{
+		{s.total != r.BatchesTotal || s.settled != r.BatchesSettled, fmt.Sprintf(
+			"the run counts %d of %d batches settled, there are %d of %d", r.BatchesSettled, r.BatchesTotal, s.settled, s.total)},
+		{r.Planned != r.Outcomes.Sum(), fmt.Sprintf("%d rows planned, %d in the outcomes", r.Planned, r.Outcomes.Sum())},
+		{s.planned != r.Planned || !s.outcomes.Equal(r.Outcomes) || s.cascaded != r.Cascaded, fmt.Sprintf(
+			"the batches' sum is %v of %d, the run says %v of %d", s.outcomes, s.planned, r.Outcomes, r.Planned)},
+	})
+}
+
+type fault struct {
+	is   bool
+	what string
+}
+
+func faults(all []fault) string {
+	var found []string
+	for _, f := range all {
+		if f.is {
+			found = append(found, f.what)
 		}
 	}
-	fault(!r.PagedOut, "the scan had not finished")
-	fault(sum.settled != sum.total, "%d of %d batches are settled", sum.settled, sum.total)
-	fault(sum.total != r.BatchesTotal || sum.settled != r.BatchesSettled,
-		"the run counts %d of %d batches settled, there are %d of %d", r.BatchesSettled, r.BatchesTotal, sum.settled, sum.total)
-	fault(sum.waiting > 0, "the deferred rows of %d batches were not tried again", sum.waiting)
-	fault(r.Planned != r.Outcomes.Sum(), "%d rows planned, %d in the outcomes", r.Planned, r.Outcomes.Sum())
-	fault(sum.planned != r.Planned || !sum.outcomes.Equal(r.Outcomes) || sum.cascaded != r.Cascaded,
-		"the batches' sum is %v of %d, the run says %v of %d", sum.outcomes, sum.planned, r.Outcomes, r.Planned)
-	return strings.Join(faults, "; "), nil
+	return strings.Join(found, "; ")
 }
 
 // tally is what a run's batches add up to.

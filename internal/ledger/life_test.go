@@ -100,20 +100,24 @@ func TestEnd(t *testing.T) {
 
 func second(_ Run, err error) error { return err }
 
-// TestSucceedOnlyWhenItAddsUp takes a finished run and breaks one thing each time.
+// TestSucceedOnlyWhenItAddsUp takes a finished run and breaks one thing each time: what makes it unfinished leaves it open,
+// what makes it differ ends it.
 func TestSucceedOnlyWhenItAddsUp(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		ctx := t.Context()
-		for _, c := range []struct{ name, breakIt, want string }{
-			{"nothing", ``, ""},
-			{"scan unfinished", `UPDATE @run SET paged_out = false WHERE id = $1`, "scan had not finished"},
-			{"batch pending", `UPDATE @batch SET state = 'pending' WHERE seq = 1 AND run = $1`, "1 of 2 batches are settled"},
-			{"batch lost", `DELETE FROM @batch WHERE seq = 2 AND run = $1`, "there are 1 of 1"},
-			{"rows deferred", `UPDATE @batch SET deferred = 3 WHERE seq = 2 AND run = $1`, "were not tried again"},
-			{"run's planned", `UPDATE @run SET planned = 16 WHERE id = $1`, "16 rows planned, 15 in the outcomes"},
-			{"batch's planned", `UPDATE @batch SET planned = 11 WHERE seq = 1 AND run = $1`, "of 16, the run says"},
-			{"batch's outcomes", `UPDATE @batch SET outcomes = '{"gone":10}' WHERE seq = 1 AND run = $1`, "the batches' sum is"},
-			{"cascaded", `UPDATE @run SET cascaded = 1 WHERE id = $1`, "the batches' sum is"},
+		for _, c := range []struct {
+			name, breakIt, want string
+			open                bool
+		}{
+			{"nothing", ``, "", false},
+			{"scan unfinished", `UPDATE @run SET paged_out = false WHERE id = $1`, "scan has not finished", true},
+			{"batch pending", `UPDATE @batch SET state = 'pending' WHERE seq = 1 AND run = $1`, "1 of 2 batches are settled", true},
+			{"batch lost", `DELETE FROM @batch WHERE seq = 2 AND run = $1`, "there are 1 of 1", false},
+			{"rows deferred", `UPDATE @batch SET deferred = 3 WHERE seq = 2 AND run = $1`, "were not tried again", true},
+			{"run's planned", `UPDATE @run SET planned = 16 WHERE id = $1`, "16 rows planned, 15 in the outcomes", false},
+			{"batch's planned", `UPDATE @batch SET planned = 11 WHERE seq = 1 AND run = $1`, "of 16, the run says", false},
+			{"batch's outcomes", `UPDATE @batch SET outcomes = '{"gone":10}' WHERE seq = 1 AND run = $1`, "the batches' sum is", false},
+			{"cascaded", `UPDATE @run SET cascaded = 1 WHERE id = $1`, "the batches' sum is", false},
 		} {
 			r := admitOne(t, l, started(t, l, c.name), 1, 10)
 			r = pagedOut(t, l, admitOne(t, l, r, 2, 5))
@@ -125,6 +129,15 @@ func TestSucceedOnlyWhenItAddsUp(t *testing.T) {
 				}
 			}
 			got, err := l.End(ctx, r.ID, Succeeded, WhyDone, "")
+			if c.open {
+				if !errors.Is(err, ErrUnfinished) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: %v, want %v", c.name, err, ErrUnfinished)
+				}
+				if got, err := l.Get(ctx, r.ID); err != nil || got.State != Running {
+					t.Errorf("%s: the run is %s, %v", c.name, got.State, err)
+				}
+				continue
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

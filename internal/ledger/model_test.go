@@ -135,16 +135,19 @@ func (m *model) end(t *rapid.T) {
 	for _, b := range m.batches {
 		ready = ready && !b.deferred
 	}
-	r, err := m.l.End(context.Background(), m.run, Succeeded, WhyDone, "")
+	final := rapid.SampledFrom([]State{Succeeded, Succeeded, Cancelled}).Draw(t, "as")
+	r, err := m.l.End(context.Background(), m.run, final, WhyDone, "")
+	if m.state == Running && final == Succeeded && !ready {
+		if !errors.Is(err, ErrUnfinished) {
+			t.Fatalf("end: %v, want %v", err, ErrUnfinished)
+		}
+		return
+	}
 	if err != nil {
 		t.Fatalf("end: %v", err)
 	}
 	if m.state == Running {
-		m.state = Failed
-		if ready {
-			m.state = Succeeded
-		}
-		m.cursor = nil
+		m.state, m.cursor = final, nil
 	}
 	if r.State != m.state {
 		t.Fatalf("ended as %s %q, want %s", r.State, r.Detail, m.state)

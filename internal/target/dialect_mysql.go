@@ -73,11 +73,17 @@ func (mysqlDialect) bind(q *query, c Column, v value) {
 	case v.kind == bytesValue:
 		q.add("UNHEX(").arg(hex.EncodeToString([]byte(v.s))).add(")")
 	case c.Kind == KindDecimal:
-		q.add("CAST(").arg(v.s).add(" AS DECIMAL(65,30))")
+		// The value's own scale: with a fixed one the widest integers would be cut to another value.
+		_, fraction, _ := strings.Cut(v.s, ".")
+		q.add("CAST(").arg(v.s).add(" AS DECIMAL(65,", itoa(len(fraction)), "))")
 	case c.Kind == KindTime || c.Kind == KindInstant:
 		q.add("CAST(").arg(v.s).add(" AS DATETIME(6))")
 	case c.Kind == KindDate:
 		q.add("CAST(").arg(v.s).add(" AS DATE)")
+	case c.Kind == KindText && c.Collation != "" && !strings.HasPrefix(c.Collation, "utf8mb4_"):
+		// MariaDB does not convert what it compares inside a row list: (a, b) IN (('é', 1)) would miss a latin1 é.
+		charset, _, _ := strings.Cut(c.Collation, "_")
+		q.add("CONVERT(").arg(v.s).add(" USING ", charset, ") COLLATE ", c.Collation)
 	default:
 		q.arg(v.s)
 	}

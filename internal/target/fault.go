@@ -150,6 +150,9 @@ func postgresFault(e *pgconn.PgError) *Fault {
 	case "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04":
 		f.Class = classConnection
 	}
+	if e.Code == "0A000" && e.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
+		f.Class = classRetryable // the table was altered; the driver has dropped the statement and will prepare it anew
+	}
 	if e.Routine == "exec_stmt_raise" { // RAISE with an SQLSTATE of its own
 		f.Class = classRaised
 	}

@@ -251,8 +251,10 @@ func (j *Job) batch(c cursor, keys []tuple, end tuple) *Batch {
 // than that, however few are due.
 func (j *Job) pageWindow(ctx context.Context, c cursor, n int) (Page, error) {
 	q := newQuery(j.d).add("SELECT ", j.readKey(), " FROM ", j.d.rows(j.t))
+	q.add(" WHERE 1 = 1")
+	j.named(q) // a window that ended at a row without a name would never be left
 	if len(c.at) > 0 {
-		q.add(" WHERE ")
+		q.add(" AND ")
 		j.d.beyond(q, j.key, ">", c.at)
 	}
 	q.add(j.orderBy(j.key), " LIMIT 1 OFFSET ", itoa(max(window, 2*n)-1))

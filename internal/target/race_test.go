@@ -208,3 +208,38 @@ func TestSchemaChanged(t *testing.T) {
 		}
 	})
 }
+
+// Receipts that were dropped leave a tombstone: a batch of that run which comes late is refused, one of another run is not.
+func TestDropReceipts(t *testing.T) {
+	onEach(t, func(l *lab) {
+		l.sessions(10)
+		j := l.job(l.policy("session", nil))
+		pages := l.pages(j, 5)
+		late := l.work(pages[0])
+		if _, err := j.Execute(t.Context(), asOf, late); err != nil {
+			t.Fatal(err)
+		}
+		if runs, err := l.db.ReceiptRuns(t.Context(), time.Now().Add(-time.Hour)); err != nil || len(runs) != 0 {
+			t.Errorf("receipts of before an hour ago: %v, %v", runs, err)
+		}
+		runs, err := l.db.ReceiptRuns(t.Context(), time.Now().Add(time.Hour))
+		if err != nil || len(runs) != 1 || runs[0] != j.run {
+			t.Fatalf("runs with receipts: %v, %v", runs, err)
+		}
+		for range 2 { // again changes nothing
+			if _, err := l.db.DropReceipts(t.Context(), j.run); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := j.Execute(t.Context(), asOf, late); !errors.Is(err, ErrLate) {
+			t.Errorf("a late batch: %v", err)
+		}
+		other := l.job(l.policy("session", func(p *policy.Policy) { p.Name = "other" }))
+		if _, err := other.Execute(t.Context(), asOf, l.work(pages[1])); err != nil {
+			t.Errorf("a batch of another run: %v", err)
+		}
+		if n := l.ids("SELECT count(*) FROM session")[0]; n != 0 {
+			t.Errorf("%d rows left", n)
+		}
+	})
+}

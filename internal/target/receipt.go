@@ -151,21 +151,16 @@ func (j *Job) sealContext() []byte { return []byte("receipt\x00" + j.run) }
 // the work done. It answers the earlier result when there is one.
 func (x *execution) claim(ctx context.Context, w Work) (*Result, error) {
 	j := x.j
-	now, at := "", func(t time.Time) any { return t.UTC().Format("2006-01-02 15:04:05.000000") }
+	at := func(t time.Time) any { return t.UTC().Format("2006-01-02 15:04:05.000000") }
 	cast := ""
-	switch j.db.Engine {
-	case Postgres:
-		now, cast = "clock_timestamp()", "::text::timestamptz"
-	case MySQL:
-		now = "UTC_TIMESTAMP(6)"
-	default:
-		now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+	if j.db.Engine == Postgres {
+		cast = "::text::timestamptz"
 	}
 	q := newQuery(j.d).add("INSERT INTO ", j.d.own("receipt"), " (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (")
 	for _, v := range []any{w.Key, j.run, w.Seq, j.p.Name, "", j.p.Table} {
 		q.arg(v).add(", ")
 	}
-	q.arg(at(x.asOf)).add(cast, ", ").arg(at(j.bound.instant)).add(cast, ", ").arg(j.keys.ID()).add(", ", now, ")")
+	q.arg(at(x.asOf)).add(cast, ", ").arg(at(j.bound.instant)).add(cast, ", ").arg(j.keys.ID()).add(", ", now(j.db.Engine), ")")
 	if j.db.Engine == MySQL {
 		_, err := x.c.ExecContext(ctx, q.String(), q.args...)
 		if err == nil {
@@ -242,10 +237,9 @@ func (x *execution) complete(ctx context.Context, w Work, t *tally) (*Result, er
 		res.Deferred = encodeTuples(t.deferred)
 		sealed = j.keys.Seal(res.Deferred, j.sealContext())
 	}
-	now := map[Engine]string{Postgres: "clock_timestamp()", MySQL: "UTC_TIMESTAMP(6)", SQLite: "strftime('%Y-%m-%d %H:%M:%f', 'now')"}[j.db.Engine]
 	q := newQuery(j.d).add("UPDATE ", j.d.own("receipt"), " SET planned = ").arg(res.Planned).add(", outcomes = ").arg(string(outcomes)).
 		add(", cascaded = ").arg(res.Cascaded).add(", detail = ").arg(string(detail)).add(", evidence = ").arg(ev).
-		add(", evidence_root = ").arg(res.Root).add(", deferred = ").arg(sealed).add(", completed_at = ", now, " WHERE batch_key = ").arg(w.Key)
+		add(", evidence_root = ").arg(res.Root).add(", deferred = ").arg(sealed).add(", completed_at = ", now(j.db.Engine), " WHERE batch_key = ").arg(w.Key)
 	r, err := x.c.ExecContext(ctx, q.String(), q.args...)
 	if err != nil {
 		return nil, err

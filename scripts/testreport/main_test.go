@@ -23,7 +23,7 @@ func goTest(t *testing.T, files map[string]string) []byte {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", "test", "-json", "./...")
+	cmd := exec.Command("go", "test", "-json", "-p=1", "./...") // in the order of their names
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, _ := cmd.Output() // that it fails is the point of most cases
