@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/ledger"
@@ -43,6 +46,10 @@ func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, err
 func (c *Curfew) checkLedger(ctx context.Context) (*ledger.Ledger, []api.Finding) {
 	where := withoutSecrets(c.local(c.file.Ledger))
 	if c.noLedgerYet() {
+		if path, _ := c.ledgerFile(); !isFolder(filepath.Dir(path)) {
+			return nil, []api.Finding{{Level: api.LevelRefuse, Code: "ledger_folder", Message: "there is no folder " + filepath.Dir(path) + " for the ledger " + where,
+				Hint: "make it, or correct ledger: in " + c.fileName()}}
+		}
 		return nil, []api.Finding{{Level: api.LevelGood, Code: "ledger_new", Message: "the ledger " + where + " will be made by the first run"}}
 	}
 	l, err := c.ledger(ctx)
@@ -56,6 +63,11 @@ func (c *Curfew) checkLedger(ctx context.Context) (*ledger.Ledger, []api.Finding
 		}
 	}
 	return l, findings
+}
+
+func isFolder(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
 }
 
 // findingOf is an error as a finding.
@@ -80,18 +92,25 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 		return nil, findings
 	}
 	add(api.Finding{Level: api.LevelGood, Code: "database", Message: describe(db.Described())})
+	level := api.LevelWarn
+	if slices.ContainsFunc(policies, func(p *policy.Policy) bool { return p.Mode == policy.Enforce }) {
+		level = api.LevelRefuse
+	}
 	switch err := db.Installed(ctx); {
 	case errors.Is(err, target.ErrNotInstalled):
-		level := api.LevelWarn
-		if slices.ContainsFunc(policies, func(p *policy.Policy) bool { return p.Mode == policy.Enforce }) {
-			level = api.LevelRefuse
-		}
 		add(api.Finding{Level: level, Code: "not_installed", Message: "curfew's own tables are not there",
 			Hint: "run curfew install " + name + " once (--print shows what it would do)"})
 	case err != nil:
 		add(findingOf(targetError("", err), "installation"))
 	default:
 		add(api.Finding{Level: api.LevelGood, Code: "installed", Message: "curfew's own tables are there"})
+		missing, err := db.CheckOwn(ctx)
+		for _, f := range missing {
+			add(api.Finding{Level: level, Code: f.Code, Message: f.Message, Hint: f.Hint, Statement: f.Statement})
+		}
+		if err != nil {
+			add(findingOf(targetError("", err), "installation"))
+		}
 	}
 	if led != nil {
 		if err := c.sameClock(ctx, led, db); err != nil {
@@ -157,8 +176,53 @@ func (c *Curfew) examine(ctx context.Context, db *target.DB, p *policy.Policy, t
 	if err != nil {
 		return nil, &Error{Kind: KindRefused, Err: err}
 	}
+	found, err := job.Probe(ctx)
+	if err != nil || target.Refused(found) != nil {
+		return found, err
+	}
 	query, args := job.PageSQL(p.Batch.Rows)
 	return db.Examine(ctx, p, t, target.PageQuery{SQL: query, Args: args})
+}
+
+// look opens a policy's database and reads its table from the catalog; an error says why the policy does not fit it.
+func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *target.Table, error) {
+	db, err := c.database(ctx, p.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	table, err := db.Inspect(ctx, p.Table)
+	if err != nil && !errors.Is(err, target.ErrNoTable) {
+		return nil, nil, targetError(p.Database, err)
+	}
+	return db, table, refusal(p, target.Judge(p, table, db.Described()))
+}
+
+// probe has the database read the policy's own SQL; an error names the setting that it does not accept.
+func (c *Curfew) probe(ctx context.Context, p *policy.Policy, db *target.DB, table *target.Table) error {
+	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" {
+		return nil
+	}
+	now := time.Now()
+	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: now, Cutoff: p.Cutoff(now), Shadow: true, Logger: c.log})
+	if err != nil {
+		return &Error{Kind: KindRefused, Err: fmt.Errorf("policy %s: %w", p.Name, err), Hint: "curfew check " + p.Name + " says more"}
+	}
+	found, err := job.Probe(ctx)
+	if err != nil {
+		return targetError(p.Database, err)
+	}
+	return refusal(p, found)
+}
+
+// refusal is the first finding that refuses, as an error whose hint has the statement that would settle it; or nil.
+func refusal(p *policy.Policy, found []target.Finding) error {
+	for _, f := range found {
+		if f.Level == target.LevelRefuse {
+			hint := strings.TrimPrefix(f.Hint+"\n"+f.Statement, "\n")
+			return &Error{Kind: KindRefused, Hint: strings.TrimSuffix(hint, "\n"), Err: fmt.Errorf("policy %s: %s", p.Name, f.Message)}
+		}
+	}
+	return nil
 }
 
 // ready says what a run will go by.

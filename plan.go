@@ -1,6 +1,7 @@
 package curfew
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,14 +20,16 @@ func (c *Curfew) Plan(ctx context.Context, names ...string) ([]api.PolicyPlan, e
 		return nil, err
 	}
 	plans := []api.PolicyPlan{}
+	var first error // one policy that cannot run says nothing about the others
 	for _, p := range policies {
 		plan, err := c.plan(ctx, p)
 		if err != nil {
-			return nil, err
+			first = cmp.Or(first, err)
+			continue
 		}
 		plans = append(plans, plan)
 	}
-	return plans, nil
+	return plans, first
 }
 
 func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, error) {
@@ -47,10 +50,27 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 		return api.PolicyPlan{}, &Error{Kind: KindRefused, Err: fmt.Errorf("policy %s: %w", p.Name, err), Hint: "curfew check " + p.Name + " says more"}
 	}
 	n, err := job.Count(ctx)
+	if target.Unevaluable(err) {
+		return api.PolicyPlan{}, &Error{Kind: KindRefused, Err: fmt.Errorf("policy %s: its SQL cannot be evaluated: %w", p.Name, err), Hint: "curfew check " + p.Name + " says more"}
+	}
 	if err != nil {
 		return api.PolicyPlan{}, targetError(p.Database, err)
 	}
 	plan.Due, plan.Nulls, plan.Oldest, plan.Guarded, plan.Unreadable = n.Due, n.Nulls, oldest(p, n.Oldest), n.Guarded, n.Unreadable
+	if !c.noLedgerYet() {
+		l, err := c.ledger(ctx)
+		if err != nil {
+			return api.PolicyPlan{}, err
+		}
+		open, found, err := l.OpenRun(ctx, p.Name, "", string(p.Mode))
+		if err != nil {
+			return api.PolicyPlan{}, ledgerError(err)
+		}
+		if found {
+			plan.OpenRun = open.ID
+		}
+	}
+	plan.Held, plan.Blocked, plan.Cascaded = n.Held, n.Blocked, n.Cascaded
 	return plan, nil
 }
 
@@ -76,18 +96,12 @@ func oldest(p *policy.Policy, printed string) string {
 
 // fit opens a policy's database and looks at its table; an error says why no run could begin there.
 func (c *Curfew) fit(ctx context.Context, p *policy.Policy) (*target.DB, *target.Table, error) {
-	db, err := c.database(ctx, p.Database)
+	db, table, err := c.look(ctx, p)
+	if err == nil {
+		err = c.probe(ctx, p, db, table)
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	table, err := db.Inspect(ctx, p.Table)
-	if err != nil && !errors.Is(err, target.ErrNoTable) {
-		return nil, nil, targetError(p.Database, err)
-	}
-	for _, f := range target.Judge(p, table, db.Described()) {
-		if f.Level == target.LevelRefuse {
-			return nil, nil, &Error{Kind: KindRefused, Hint: f.Hint, Err: fmt.Errorf("policy %s: %s", p.Name, f.Message)}
-		}
 	}
 	return db, table, nil
 }

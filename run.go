@@ -63,6 +63,9 @@ func (c *Curfew) Run(ctx context.Context, req RunRequest) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
+	if _, err := c.keys(); err != nil { // before anything is written about a run that could not begin
+		return api.Run{}, err
+	}
 	run, err := c.accept(ctx, l, p, req)
 	if err != nil {
 		return wireRun(run), err
@@ -103,9 +106,9 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 			return ledger.Run{}, ledgerError(err)
 		}
 		if found {
-			return open, nil
+			return open, c.sameRule(p, open)
 		}
-		a.Identity = ledger.IdentityOnce()
+		a.Identity, a.JoinOpen = ledger.IdentityOnce(), true
 	}
 	known, err := l.Get(ctx, ledger.RunID(a.Policy, a.Stage, a.Mode, a.Identity))
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -126,8 +129,45 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 	}
 	if created {
 		c.event(ctx, "run_accepted", run)
+	} else if a.JoinOpen {
+		return run, c.sameRule(p, run)
 	}
 	return run, nil
+}
+
+// sameRule refuses to go on with an open run, unasked, that was accepted under another text of the policy: it would execute
+// the old one, and whoever corrected the file would not expect that. Named by its as_of it does go on.
+func (c *Curfew) sameRule(p *policy.Policy, open ledger.Run) error {
+	if id, _ := p.Revision(); id == open.Revision {
+		return nil
+	}
+	id := open.ID[:12]
+	resume := "curfew run " + p.Name + " --as-of " + open.AsOf.UTC().Format(time.RFC3339Nano)
+	if open.Operation != "" {
+		resume = "curfew run " + p.Name + " --operation " + open.Operation
+	}
+	return &Error{Kind: KindRefused, Err: fmt.Errorf("run %s of %s is open, and was accepted under another text of the policy than %s has now", id, p.Name, c.fileName()),
+		Hint: "curfew cancel " + id + " ends it, so that the new text can run; " + resume + " finishes it under the old one"}
+}
+
+// Cancel ends an open run. Batches in hand end as they are; nothing more of the run begins. A run that has ended stays as it is.
+func (c *Curfew) Cancel(ctx context.Context, id, reason string) (api.Run, error) {
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return api.Run{}, err
+	}
+	run, err := l.Get(ctx, id)
+	if err != nil {
+		return api.Run{}, ledgerError(err)
+	}
+	if run.State.Ended() {
+		return wireRun(run), fail(KindRefused, "curfew show "+run.ID[:12]+" says what came of it", "run %.12s has ended already: %s", run.ID, run.State)
+	}
+	if run, err = l.End(ctx, run.ID, ledger.Cancelled, "cancelled", reason); err != nil {
+		return wireRun(run), ledgerError(err)
+	}
+	c.event(ctx, "run_ended", run)
+	return wireRun(run), nil
 }
 
 // prepare opens the policy's database and answers an error when no run may begin there.
@@ -136,13 +176,18 @@ func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.Mode == policy.Enforce {
-		if err := db.Installed(ctx); errors.Is(err, target.ErrNotInstalled) {
-			return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
-				Hint: "run curfew install " + p.Database + " once (--print shows what it would do)"}
-		} else if err != nil {
-			return nil, nil, targetError(p.Database, err)
+	switch err := db.Installed(ctx); {
+	case errors.Is(err, target.ErrNotInstalled):
+		if p.Mode != policy.Enforce { // nothing is written, and there are no holds
+			break
 		}
+		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
+			Hint: "run curfew install " + p.Database + " once (--print shows what it would do)"}
+	case errors.Is(err, target.ErrHidden):
+		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
+			Hint: "curfew install " + p.Database + " --print shows the tables and the GRANTs; a shadow run needs those that begin with GRANT SELECT ON, for the holds"}
+	case err != nil:
+		return nil, nil, targetError(p.Database, err)
 	}
 	return db, table, c.sameClock(ctx, l, db)
 }
@@ -266,7 +311,7 @@ func (c *Curfew) estimate(ctx context.Context, job *target.Job, run ledger.Run) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	n, err := job.Count(ctx)
+	n, err := job.CountDue(ctx)
 	if err != nil {
 		return -1
 	}
@@ -294,6 +339,8 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		kind, detail, err = KindInterrupted, "", fmt.Errorf("run %.12s was interrupted after %d rows", run.ID, run.Planned)
 	case target.Transient(err):
 		kind = KindUnreachable
+	case target.Denied(err):
+		hint = "curfew check " + run.Policy + " names the right that is missing; then " + hint
 	}
 	if noted, nerr := l.Interrupt(context.WithoutCancel(ctx), run.ID, detail); nerr == nil {
 		run = noted
@@ -363,6 +410,17 @@ type pager struct{ job *target.Job }
 
 func (p pager) Page(ctx context.Context, cursor []byte, rows int) (dispatch.Page, error) {
 	page, err := p.job.Page(ctx, cursor, rows)
+	for i := 0; err != nil && target.Transient(err) && i < len(shortWaits); i++ {
+		select {
+		case <-ctx.Done():
+			return dispatch.Page{}, ctx.Err()
+		case <-time.After(shortWaits[i]):
+		}
+		page, err = p.job.Page(ctx, cursor, rows)
+	}
+	if stop := worker.AsStop(err); stop != nil {
+		return dispatch.Page{}, &dispatch.StopError{Why: stop.Why, Err: stop}
+	}
 	if err != nil {
 		return dispatch.Page{}, err
 	}

@@ -23,7 +23,7 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 	engine := engineOf(conf.URL)
 	answer := api.Installation{
 		Database: database, Engine: string(engine), Statements: target.InstallSQL(engine),
-		Grants: target.GrantSQL(engine, "", c.tablesOf(database)),
+		Grants: target.GrantSQL(engine, "", c.tablesOf(database), c.readsOf(database)),
 	}
 	if answer.Grants == nil {
 		answer.Grants = []string{}
@@ -62,6 +62,21 @@ func (c *Curfew) tablesOf(database string) []string {
 	for _, p := range c.file.Policies {
 		if p.Database == database && !slices.Contains(tables, p.Table) {
 			tables = append(tables, p.Table)
+		}
+	}
+	slices.Sort(tables)
+	return tables
+}
+
+// readsOf lists the tables of a database whose rows go along with governed ones and are counted, sorted.
+func (c *Curfew) readsOf(database string) []string {
+	var tables []string
+	governed := c.tablesOf(database)
+	for _, p := range c.file.Policies {
+		for _, t := range p.Cascade {
+			if p.Database == database && !slices.Contains(tables, t) && !slices.Contains(governed, t) {
+				tables = append(tables, t)
+			}
 		}
 	}
 	slices.Sort(tables)

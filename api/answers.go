@@ -45,6 +45,7 @@ type PolicyPlan struct {
 	Blocked    int64     `json:"blocked"`    // estimate, of the due rows: a foreign key would refuse
 	Cascaded   int64     `json:"cascaded"`   // estimate: child rows that would go along
 	Schedule   string    `json:"schedule"`   // in words; "" when nothing runs it
+	OpenRun    string    `json:"open_run"`   // id of a run that is under way or was interrupted; "" when there is none
 }
 
 // Explanation says of one row whether it is due, and why.
@@ -57,14 +58,16 @@ type Explanation struct {
 	Exists     bool        `json:"exists"`
 	Trigger    *time.Time  `json:"trigger"` // as an instant; null when it is none
 	DueAt      *time.Time  `json:"due_at"`
-	Due        bool        `json:"due"` // a run at as_of would take it up
+	Due        bool        `json:"due"`        // a run at as_of would take it up
+	DeletedAt  *time.Time  `json:"deleted_at"` // of a row that is not there: when a receipt says it was deleted; else null
+	DeletedBy  string      `json:"deleted_by"` // the run that deleted it; "" when no receipt tells
 	Conditions []Condition `json:"conditions"`
 	Verdict    string      `json:"verdict"` // one sentence
 }
 
 // Condition is one of the questions that decide about a row.
 type Condition struct {
-	Name   string `json:"name"`   // exists, in_scope, due, guard, hold, children
+	Name   string `json:"name"`   // exists, in_scope, trigger, due, guard, hold, children
 	Passes *bool  `json:"passes"` // true: speaks for the change; null: could not be asked
 	Detail string `json:"detail"`
 }

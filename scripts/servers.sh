@@ -106,6 +106,7 @@ start_mariadb() {
 	for try in 1 2 3; do
 		port=$(free_port)
 		: >"$dir/log"
+		# shellcheck disable=SC2086  # $size is a list of options, or nothing
 		$session "$daemon" --no-defaults ${user:+"$user"} --datadir="$dir/data" --port="$port" --bind-address=127.0.0.1 \
 			--socket="$dir/sock" --pid-file="$dir/own.pid" --init-file="$dir/init.sql" --skip-name-resolve \
 			--default-time-zone=-05:00 --max-connections=200 --innodb-flush-log-at-trx-commit="${DURABLE:-0}" $size \

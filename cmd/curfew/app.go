@@ -105,7 +105,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: "start", Title: "Start:"}, &cobra.Group{ID: "work", Title: "Look and do:"}, &cobra.Group{ID: "set", Title: "Set up:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"start": {a.demoCommand(), a.initCommand()},
-		"work":  {a.checkCommand(), a.planCommand(), a.runCommand(), a.runsCommand(), a.showCommand(), a.explainCommand()},
+		"work":  {a.checkCommand(), a.planCommand(), a.runCommand(), a.runsCommand(), a.showCommand(), a.explainCommand(), a.cancelCommand()},
 		"set":   {a.schemaCommand(), a.installCommand(), a.migrateCommand(), a.completionCommand(), a.versionCommand()},
 	} {
 		for _, c := range commands {

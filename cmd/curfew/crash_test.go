@@ -26,6 +26,7 @@ var sites = []struct{ engine, ledger string }{
 }
 
 func onEachSite(t *testing.T, policies string, tables []string, test func(s *site)) {
+	t.Helper()
 	for _, kind := range sites {
 		t.Run(kind.engine+"/ledger="+kind.ledger, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"curfew.dev/curfew/api"
@@ -28,10 +30,10 @@ due rows takes there.`,
 			}
 			defer c.Close()
 			plans, err := c.Plan(cmd.Context(), args...)
-			if err != nil {
-				return err
+			if len(plans) > 0 || err == nil {
+				err = errors.Join(a.answer(plans, func(p *printer) { p.plans(plans) }), err)
 			}
-			return a.answer(plans, func(p *printer) { p.plans(plans) })
+			return err
 		},
 	}
 }
@@ -62,6 +64,7 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 			[2]string{"as of", instant(plan.AsOf)},
 			[2]string{"cutoff", instant(plan.Cutoff)},
 			[2]string{"oldest", plan.Oldest},
+			[2]string{"open run", plan.OpenRun},
 		)
 		rows := [][]cell{{text("  due"), number(plan.Due)}}
 		add := func(name string, n int64, note string) {

@@ -32,6 +32,7 @@ type site struct {
 	engine string
 	dir    string
 	url    string // of the governed database, as the program connects
+	role   string // as GRANT names it
 	ledger string // URL
 	key    string // of the installation; "" when the program makes one
 	db     *sql.DB
@@ -122,12 +123,14 @@ func (s *site) makeDatabase() {
 	case postgres:
 		admin := dbtest.Postgres(s.T)
 		asRole, role := dbtest.PostgresRole(s.T, admin)
+		s.role = role
 		s.db = dbtest.Open(s.T, admin)
 		s.exec("ALTER ROLE " + role + " SUPERUSER PASSWORD '" + password + "'")
 		s.url = withPassword(s.T, asRole, password)
 	case mariadb:
 		admin := dbtest.MariaDB(s.T)
 		asUser, account := dbtest.MariaDBUser(s.T, admin)
+		s.role = account
 		s.db = dbtest.Open(s.T, admin)
 		s.exec("ALTER USER " + account + " IDENTIFIED BY '" + password + "'")
 		u, err := url.Parse(asUser)

@@ -67,9 +67,11 @@ func measureCosts(ctx context.Context, s *settings) (_ string, err error) {
 	clustered := newTable("curfew_bench_clustered", "clustered", s.rows)
 	scattered := newTable("curfew_bench_scattered", "scattered", s.rows)
 	scattered.scattered = true
-	defer func() { err = errors.Join(err, p.close(ctx, clustered, scattered)) }()
+	family := newTable("curfew_bench_family", "with a child table", s.rows/10)
+	family.child = true
+	defer func() { err = errors.Join(err, p.close(ctx, clustered, scattered, family)) }()
 	var sb strings.Builder
-	for _, t := range []table{clustered, scattered} {
+	for _, t := range []table{clustered, scattered, family} {
 		s.say("PostgreSQL: building %s rows", thousands(t.rows))
 		if err := p.build(ctx, t); err != nil {
 			return "", err

@@ -128,28 +128,18 @@ func (m *mariadb) fresh(ctx context.Context, t table) (*arena, error) {
 	}}, nil
 }
 
-// settle waits until the pages that the copying changed are written, at most ten seconds: what a checkpoint is elsewhere.
-func (m *mariadb) settle(ctx context.Context) (err error) {
-	if err := m.exec(ctx, "SET GLOBAL innodb_max_dirty_pages_pct = 0"); err != nil {
+// settle writes out the pages that the copying changed: what a checkpoint is elsewhere.
+func (m *mariadb) settle(ctx context.Context) error {
+	c, err := m.db.Conn(ctx)
+	if err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, m.exec(context.WithoutCancel(ctx), "SET GLOBAL innodb_max_dirty_pages_pct = 90"))
-	}()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		var name string
-		var dirty int
-		if err := m.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'`).Scan(&name, &dirty); err != nil {
-			return err
-		}
-		if dirty < 200 {
-			return nil
-		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
+	defer c.Close()
+	if _, err := c.ExecContext(ctx, "FLUSH TABLES "+myWork+".ev, "+myWork+".account FOR EXPORT"); err != nil {
+		return err
 	}
-	return nil
+	_, err = c.ExecContext(ctx, "UNLOCK TABLES")
+	return err
 }
 
 func (m *mariadb) cpu(context.Context) time.Duration {

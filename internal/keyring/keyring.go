@@ -20,10 +20,13 @@ import (
 // MinSecret is the least number of bytes a secret has once decoded.
 const MinSecret = 32
 
-// minDistinct is the least number of different byte values in a secret. 32
-// random bytes have fewer than 16 with a probability below 10^-13; "changeme"
-// repeated has seven.
-const minDistinct = 8
+// A secret has at least this many different byte values, and its base64 text this many different letters. 32 random bytes have
+// fewer than 16 with a probability below 10^-13; a repeated word decodes as base64 into bytes that look random, and has few
+// letters.
+const (
+	minDistinct        = 8
+	minDistinctLetters = 12
+)
 
 const (
 	sealVersion = 1
@@ -63,7 +66,7 @@ func New(secret []byte) (*Keyring, error) {
 		return nil, fmt.Errorf("%w: it is %d bytes (read as %s), at least %d are needed: make one with `openssl rand -hex 32`",
 			ErrWeakSecret, len(raw), form, MinSecret)
 	}
-	if distinct(raw) < minDistinct || form == "base64" && distinct(secret) < minDistinct {
+	if distinct(raw) < minDistinct || form == "base64" && distinct(secret) < minDistinctLetters {
 		return nil, fmt.Errorf("%w: it repeats itself like a placeholder: make one with `openssl rand -hex 32`", ErrWeakSecret)
 	}
 

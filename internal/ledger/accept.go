@@ -39,6 +39,9 @@ type Acceptance struct {
 	Revision   []byte
 	// Actor overrides the ledger's in the audit entry.
 	Actor string
+	// JoinOpen takes the open run of the same policy, stage and mode, when there is one, instead of making another. Of any
+	// number of callers at once, one makes it.
+	JoinOpen bool
 }
 
 // RevisionID names a policy text: hex SHA-256.
@@ -99,6 +102,13 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
 			created = false
 			return err
 		}
+		if a.JoinOpen {
+			found := false
+			if run, found, err = t.openRun(ctx, a); err != nil || found {
+				created = false
+				return err
+			}
+		}
 		if created, err = t.insertRun(ctx, id, a, asked); err != nil {
 			return err
 		}
@@ -112,6 +122,21 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
 		return Run{}, false, &AsOfSticksError{Run: run, Asked: asked}
 	}
 	return run, created, nil
+}
+
+// openRun looks for the open run, alone: a rival that would make one waits until this transaction ends.
+func (t *txn) openRun(ctx context.Context, a Acceptance) (Run, bool, error) {
+	if !t.l.sqlite { // SQLite's writers take turns anyway
+		if _, err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('curfew open run ' || $1::text, 0))`,
+			a.Policy+"/"+a.Stage+"/"+a.Mode); err != nil {
+			return Run{}, false, err
+		}
+	}
+	run, err := scanRun(t.queryRow(ctx, openRunQuery, a.Policy, a.Stage, a.Mode))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Run{}, false, nil
+	}
+	return run, err == nil, err
 }
 
 func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asOf time.Time) (created bool, err error) {

@@ -200,11 +200,13 @@ func (l *Ledger) Get(ctx context.Context, id string) (Run, error) {
 	return runs[0], nil
 }
 
+const openRunQuery = `SELECT ` + runColumns + ` FROM @run
+	WHERE policy = $1 AND stage = $2 AND mode = $3 AND ended_at IS NULL
+	ORDER BY accepted_at DESC, id DESC LIMIT 1`
+
 // OpenRun returns the newest run of a policy's stage and mode that has not ended.
 func (l *Ledger) OpenRun(ctx context.Context, policy, stage, mode string) (r Run, found bool, err error) {
-	r, err = scanRun(l.queryRow(ctx, `SELECT `+runColumns+` FROM @run
-		WHERE policy = $1 AND stage = $2 AND mode = $3 AND ended_at IS NULL
-		ORDER BY accepted_at DESC, id DESC LIMIT 1`, policy, stage, mode))
+	r, err = scanRun(l.queryRow(ctx, openRunQuery, policy, stage, mode))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, false, nil
 	}

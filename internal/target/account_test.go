@@ -278,3 +278,21 @@ func TestInheritance(t *testing.T) {
 		}
 	})
 }
+
+// A trigger that ends the whole transaction: the batch is refused, and nothing was changed behind the receipt's back.
+func TestTriggerRollsBack(t *testing.T) {
+	engineIn(t, []Engine{SQLite}, func(l *lab) {
+		l.sessions(20)
+		l.exec(`CREATE TRIGGER rollback BEFORE DELETE ON session WHEN OLD.id = 5 BEGIN SELECT RAISE(ROLLBACK, 'all or nothing'); END`)
+		j := l.job(l.policy("session", func(p *policy.Policy) { p.Triggers = []string{"rollback"} }))
+		if _, err := j.Execute(t.Context(), asOf, l.work(l.pages(j, 1000)[0])); err == nil || !strings.Contains(err.Error(), "rolled the whole batch back") {
+			t.Errorf("got %v", err)
+		}
+		if n := l.ids("SELECT count(*) FROM session")[0]; n != 20 {
+			t.Errorf("%d rows left", n)
+		}
+		if n := l.ids("SELECT count(*) FROM curfew_receipt")[0]; n != 0 {
+			t.Errorf("%d receipts", n)
+		}
+	})
+}

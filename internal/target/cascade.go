@@ -15,6 +15,27 @@ func (x *execution) countCascade(ctx context.Context, keys []tuple) (int64, erro
 	if len(keys) == 0 || len(j.cascading) == 0 {
 		return 0, nil
 	}
+	return x.countAlong(ctx, &roots{j: j, keys: keys})
+}
+
+// roots are the rows of the governed table that go: by their keys, or by a condition over the table.
+type roots struct {
+	j    *Job
+	keys []tuple
+	cond func(*query)
+}
+
+func (r *roots) write(q *query) {
+	if r.cond != nil {
+		r.cond(q)
+		return
+	}
+	q.d.keyIn(q, r.j.key, r.keys)
+}
+
+// countAlong counts the rows that go along with the roots.
+func (x *execution) countAlong(ctx context.Context, r *roots) (int64, error) {
+	j := x.j
 	var tables []string
 	for _, fk := range j.cascading {
 		if !slices.Contains(tables, fk.Child) {
@@ -24,13 +45,13 @@ func (x *execution) countCascade(ctx context.Context, keys []tuple) (int64, erro
 	var total int64
 	for _, table := range tables {
 		q := newQuery(j.d).add("SELECT count(*) FROM ", childTable(j.d, table), " WHERE (")
-		if !j.goesAlong(q, table, keys, maxCascadeDepth) {
+		if !j.goesAlong(q, table, r, maxCascadeDepth) {
 			continue
 		}
 		q.add(")")
 		if table == j.t.Label {
 			q.add(" AND NOT (")
-			j.d.keyIn(q, j.key, keys)
+			r.write(q)
 			q.add(")")
 		}
 		var n int64
@@ -44,14 +65,14 @@ func (x *execution) countCascade(ctx context.Context, keys []tuple) (int64, erro
 
 // goesAlong writes the condition under which a row of the table goes along: one of its cascading foreign keys leads to a row
 // that goes. It reports false, having written nothing, when the depth is used up.
-func (j *Job) goesAlong(q *query, table string, keys []tuple, depth int) bool {
+func (j *Job) goesAlong(q *query, table string, r *roots, depth int) bool {
 	wrote := false
 	for _, fk := range j.cascading {
 		if fk.Child != table || depth == 0 {
 			continue
 		}
 		sub := &query{d: q.d, args: q.args}
-		if !j.leadsTo(sub, fk, keys, depth) {
+		if !j.leadsTo(sub, fk, r, depth) {
 			continue
 		}
 		if wrote {
@@ -64,11 +85,11 @@ func (j *Job) goesAlong(q *query, table string, keys []tuple, depth int) bool {
 	return wrote
 }
 
-func (j *Job) leadsTo(q *query, fk ForeignKey, keys []tuple, depth int) bool {
+func (j *Job) leadsTo(q *query, fk ForeignKey, r *roots, depth int) bool {
 	d := q.d
 	if fk.Parent == j.t.Label {
-		if cols, ok := matching(j.key, fk); ok && fk.Child != j.t.Label {
-			d.keyIn(q, cols, keys)
+		if cols, ok := matching(j.key, fk); ok && fk.Child != j.t.Label && r.cond == nil {
+			d.keyIn(q, cols, r.keys)
 			return true
 		}
 	}
@@ -97,16 +118,16 @@ func (j *Job) leadsTo(q *query, fk ForeignKey, keys []tuple, depth int) bool {
 	q.add(" FROM ", childTable(d, fk.Parent), " WHERE ")
 	if fk.Parent != j.t.Label {
 		q.add("(")
-		if !j.goesAlong(q, fk.Parent, keys, depth-1) {
+		if !j.goesAlong(q, fk.Parent, r, depth-1) {
 			return false
 		}
 		q.add("))")
 		return true
 	}
 	q.add("(")
-	d.keyIn(q, j.key, keys)
+	r.write(q)
 	deeper := &query{d: d, args: q.args}
-	if j.goesAlong(deeper, fk.Parent, keys, depth-1) {
+	if j.goesAlong(deeper, fk.Parent, r, depth-1) {
 		q.add(" OR ", deeper.String())
 		q.args = deeper.args
 	}

@@ -260,8 +260,10 @@ func Fingerprint(t *Table, cols []string) string {
 }
 
 // fingerprintSQL is a query for one text that changes when the table is another one, when any of its columns changes its
-// name, place, type, collation or nullability, or when the key is no longer unique. All columns, since the policy's SQL may
-// read any of them; other indexes, triggers and foreign keys may come and go.
+// name, place, type, collation or nullability, when the key is no longer unique, and, on PostgreSQL and SQLite, when a delete
+// trigger or a foreign key that references the table comes or goes: what a delete takes along was accepted by name. (MySQL
+// opens every table of the schema to tell; there each process looks once, when it begins.) All columns, since the policy's SQL
+// may read any of them; other indexes may come and go.
 //
 // Run it once the transaction holds a lock on the table, which any statement that touches the table takes and which keeps
 // the definition as it is until the end: before that, a change could slip in between.

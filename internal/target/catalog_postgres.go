@@ -349,7 +349,8 @@ func (d *DB) pgCorrelation(ctx context.Context, t *Table) error {
 }
 
 // postgresFingerprint finds the table by name, so that another table under the name is another fingerprint. The key is given
-// by the places of its columns, which the first part ties to their names.
+// by the places of its columns, which the first part ties to their names. The triggers that fire on DELETE are the user's and,
+// one for each foreign key that references the table, the server's own.
 func postgresFingerprint(t *Table, key []string) (string, []any) {
 	var places []int
 	for _, k := range key {
@@ -362,7 +363,10 @@ SELECT o.oid || ':' || md5((
 	SELECT string_agg(attnum || ' ' || attname || ' ' || atttypid || ' ' || atttypmod || ' ' || attcollation || ' ' || attnotnull, ',' ORDER BY attnum)
 	FROM pg_attribute WHERE attrelid = o.oid AND attnum > 0 AND NOT attisdropped)) || ':' ||
 	EXISTS (SELECT FROM pg_index WHERE indrelid = o.oid AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = cardinality($2::text::int2[])
-		AND (indkey::int2[])[0:indnkeyatts - 1] @> $2::text::int2[])
+		AND (indkey::int2[])[0:indnkeyatts - 1] @> $2::text::int2[]) || ':' || (
+	SELECT concat(relrowsecurity, relforcerowsecurity, relhasrules) FROM pg_class WHERE oid = o.oid) || ':' || coalesce((
+	SELECT string_agg(concat_ws(' ', tgfoid::oid, tgconstraint, tgenabled), ',' ORDER BY oid)
+	FROM pg_trigger WHERE tgrelid = o.oid AND tgtype & 8 <> 0), '')
 FROM (SELECT to_regclass($1::text)::oid AS oid OFFSET 0) o WHERE o.oid IS NOT NULL`,
 		[]any{quoted(postgresDialect{}, t.Schema, t.Name), "{" + list + "}"}
 }

@@ -316,5 +316,8 @@ SELECT (SELECT group_concat(cid || ' ' || quote(name) || ' ' || quote(type) || '
                 WHERE l."unique" AND NOT l.partial
                   AND (SELECT count(*) = $2 AND coalesce(sum(lower(x.name) IN (` + names + `)), 0) = $2
                        FROM pragma_index_xinfo(l.name, 'main') x WHERE x.key))
-        OR (SELECT count(*) = $2 AND coalesce(sum(lower(name) IN (` + names + `)), 0) = $2 FROM pragma_table_xinfo($1, 'main') WHERE pk > 0))`, args
+        OR (SELECT count(*) = $2 AND coalesce(sum(lower(name) IN (` + names + `)), 0) = $2 FROM pragma_table_xinfo($1, 'main') WHERE pk > 0)) || ':' ||
+       coalesce((SELECT group_concat(sql) FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower($1)), '') || ':' ||
+       coalesce((SELECT group_concat(m.name || ' ' || f."from" || ' ' || f.on_delete)
+                 FROM sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' AND lower(f."table") = lower($1)), '')`, args
 }

@@ -213,7 +213,7 @@ func (j *judgement) cascades() {
 			"role %s cannot see which tables reference %s, so a cascade could go unnoticed", j.s.Role, j.t.Label)
 		j.out[len(j.out)-1].Statement = fmt.Sprintf("GRANT REFERENCES ON %s.* TO %s", mysqlDialect{}.ident(cmp.Or(j.t.Schema, j.s.Database)), grantee(j.s))
 	}
-	var refused, names, keepers []string
+	var refused, names, keepers, along []string
 	used := map[string]bool{}
 	for _, fk := range j.t.Children {
 		what := fmt.Sprintf("%s (%s) ON DELETE %s", fk.Child, strings.Join(fk.ChildColumns, ", "), fk.OnDelete)
@@ -221,6 +221,11 @@ func (j *judgement) cascades() {
 		case Cascade, SetNull, SetDefault:
 			if name, ok := j.accepts(fk.Child); ok {
 				used[name] = true
+				word := "go along"
+				if fk.OnDelete != Cascade {
+					word = "lose their reference"
+				}
+				along = append(along, fmt.Sprintf("rows of %s %s (accepted): (%s) ON DELETE %s", fk.Child, word, strings.Join(fk.ChildColumns, ", "), fk.OnDelete))
 				continue
 			}
 			refused = append(refused, what)
@@ -245,6 +250,9 @@ func (j *judgement) cascades() {
 	}
 	if len(keepers) > 0 {
 		j.add(LevelInfo, "restricting_children", "", "a row of %s stays, and is reported as blocked, while it is referenced by %s", j.t.Label, strings.Join(keepers, "; "))
+	}
+	for _, what := range along {
+		j.add(LevelInfo, "cascade_accepted", "", "%s", what)
 	}
 }
 

@@ -252,12 +252,12 @@ func TestJudgeExpression(t *testing.T) {
 func TestJudgeCascades(t *testing.T) {
 	judgeAll(t, []judgeCase{
 		{"cascades", Postgres, kids(), "refuse cascade_not_accepted, info restricting_children", "cascade: [fine, log, scan]"},
-		{"cascades in part", Postgres, kids("fine"), "refuse cascade_not_accepted, info restricting_children", "cascade: [fine, log, scan]"},
-		{"cascades accepted", Postgres, kids("fine", "public.log", "scan"), "info restricting_children", "loan (session_id) ON DELETE RESTRICT"},
-		{"cascades in another schema", Postgres, kids("fine", "other.log", "scan"), "refuse cascade_not_accepted, warn cascade_unknown, info restricting_children", "log (session_id) ON DELETE SET NULL"},
-		{"cascades of other capitals", MySQL, kids("FINE", "log", "scan"), "info restricting_children", ""},
+		{"cascades in part", Postgres, kids("fine"), "refuse cascade_not_accepted, info restricting_children, info cascade_accepted", "cascade: [fine, log, scan]"},
+		{"cascades accepted", Postgres, kids("fine", "public.log", "scan"), "info restricting_children, info cascade_accepted, info cascade_accepted, info cascade_accepted", "loan (session_id) ON DELETE RESTRICT"},
+		{"cascades in another schema", Postgres, kids("fine", "other.log", "scan"), "refuse cascade_not_accepted, warn cascade_unknown, info restricting_children, info cascade_accepted, info cascade_accepted", "log (session_id) ON DELETE SET NULL"},
+		{"cascades of other capitals", MySQL, kids("FINE", "log", "scan"), "info restricting_children, info cascade_accepted, info cascade_accepted, info cascade_accepted", ""},
 		{"cascade unknown", Postgres, func(p *policy.Policy, _ *Table, _ *Server) { p.Cascade = []string{"fines"} }, "warn cascade_unknown", ""},
-		{"cascade of a restricting child", Postgres, kids("fine", "log", "scan", "loan"), "warn cascade_unknown, info restricting_children", "loan"},
+		{"cascade of a restricting child", Postgres, kids("fine", "log", "scan", "loan"), "warn cascade_unknown, info restricting_children, info cascade_accepted, info cascade_accepted, info cascade_accepted", "loan"},
 		{"self", Postgres, set(func(t *Table) { t.Children = []ForeignKey{child("session", Cascade)} }), "refuse cascade_not_accepted", "cascade: [session]"},
 		{"set default", Postgres, set(func(t *Table) { t.Children = []ForeignKey{child("x", SetDefault)} }), "refuse cascade_not_accepted", ""},
 		{"hidden", MySQL, hidden, "refuse foreign_keys_hidden, warn triggers_hidden", "REFERENCES"},

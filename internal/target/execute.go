@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -21,13 +22,17 @@ func hook(point string) {
 const (
 	// attempts at one batch that met a deadlock or a serialisation failure.
 	maxAttempts = 8
+	// rivalWait is how long a batch waits for another execution of itself. The server ends a stopped rival's transaction
+	// after a minute.
+	rivalWait = 90 * time.Second
+)
+
+// Variables, for tests.
+var (
 	// quickWait is how long the first try of a batch waits for a locked row before it works around it.
 	quickWait = 100 * time.Millisecond
 	// patientWait is how long the pass at the end of a run waits for rows found locked.
 	patientWait = 10 * time.Second
-	// rivalWait is how long a batch waits for another execution of itself. The server ends a stopped rival's transaction
-	// after a minute.
-	rivalWait = 90 * time.Second
 )
 
 // Execute does the work of one batch in one transaction: the receipt first, then the change, then the receipt's outcomes.
@@ -46,7 +51,11 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 		return nil, err
 	}
 	if j.shadow {
-		return j.rehearse(ctx, keys)
+		res, err := j.rehearse(ctx, keys)
+		if err != nil && (classify(err) == classUndefined || isSQLError(err)) {
+			return nil, j.undefined(ctx, err)
+		}
+		return res, err
 	}
 	for attempt := 1; ; attempt++ {
 		res, err := j.attempt(ctx, asOf, w, keys)
@@ -59,8 +68,8 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 			return nil, ctx.Err()
 		case class == classStatementTimeout:
 			return nil, fmt.Errorf("%w: %w", ErrTooLong, redact(err))
-		case class == classUndefined:
-			return nil, fmt.Errorf("%w: %w", ErrSchemaChanged, redact(err))
+		case class == classUndefined, isSQLError(err):
+			return nil, j.undefined(ctx, err)
 		case class != classRetryable || attempt == maxAttempts:
 			return nil, redact(err)
 		}
@@ -70,6 +79,20 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 		case <-time.After(time.Duration(1+rand.IntN(20*attempt)) * time.Millisecond):
 		}
 	}
+}
+
+// isSQLError is true of statements that PostgreSQL does not accept as they are written: a wrong type, a syntax error.
+func isSQLError(err error) bool {
+	f := faultOf(err)
+	return f.Engine == Postgres && strings.HasPrefix(f.Code, "42") && f.Class == classOther
+}
+
+// undefined tells a table that changed from a policy whose SQL names what is not there.
+func (j *Job) undefined(ctx context.Context, err error) error {
+	if now, ferr := j.db.fingerprint(ctx, j.db.SQL, j.t, j.key); ferr == nil && now == j.fingerprint {
+		return fmt.Errorf("%w: %w", ErrPolicySQL, redact(err))
+	}
+	return fmt.Errorf("%w: %w", ErrSchemaChanged, redact(err))
 }
 
 // An execution is one attempt at a batch, inside its transaction.
@@ -121,10 +144,10 @@ func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work, keys []tuple)
 // open takes the locks in their order (holds, then receipt, then rows) and reads what must be read under them.
 func (x *execution) open(ctx context.Context, w Work) (*Result, error) {
 	j := x.j
-	if err := x.shareHolds(ctx); err != nil {
+	if err := x.waitFor(ctx, rivalWait); err != nil { // first: a MySQL session still has the last transaction's patience
 		return nil, err
 	}
-	if err := x.waitFor(ctx, rivalWait); err != nil {
+	if err := x.shareHolds(ctx); err != nil {
 		return nil, err
 	}
 	done, err := x.claim(ctx, w)
@@ -194,7 +217,9 @@ func (x *execution) savepoint(ctx context.Context, fn func() error) error {
 		return err
 	}
 	if _, rerr := x.c.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+name); rerr != nil {
-		return errors.Join(err, rerr)
+		// The database ended the whole transaction (RAISE(ROLLBACK) in a trigger, innodb_rollback_on_timeout), our receipt with
+		// it: whatever came now would be committed by itself. The cause is told in words only, so that nobody acts on its class.
+		return fmt.Errorf("the database rolled the whole batch back: %s", redact(err))
 	}
 	return err
 }
@@ -332,4 +357,12 @@ func Transient(err error) bool {
 		return true
 	}
 	return false
+}
+
+// Denied reports whether our role lacks a right.
+func Denied(err error) bool { return classify(err) == classPermission }
+
+// Unevaluable reports whether the policy's own SQL is what the database does not accept.
+func Unevaluable(err error) bool {
+	return err != nil && (classify(err) == classUndefined || isSQLError(err))
 }

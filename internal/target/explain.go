@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,103 +16,184 @@ import (
 
 // Answers about one row, in the order in which a batch asks. A question that no longer matters is not asked.
 type Answers struct {
-	Row      string // the row's keyed hash, as receipts and reports name it
-	Exists   bool
-	InScope  bool
-	Null     bool       // the trigger is NULL
-	Readable bool       // the trigger is an instant
-	Instant  *time.Time // of the trigger; nil when it is none, or infinite
-	DueAt    *time.Time // from then on
-	Due      bool
-	Guarded  bool
-	Held     bool
-	Keeping  []string // constraints whose child rows keep the row
-	Along    int64    // rows of other tables that would go along
+	Row         string // the row's keyed hash, as receipts and reports name it
+	Exists      bool
+	Fate        *Fate // of a row that is not there, when a receipt tells it
+	InScope     bool
+	Null        bool       // the trigger is NULL
+	Readable    bool       // the trigger is an instant
+	Instant     *time.Time // of the trigger; nil when it is none, or infinite
+	DueAt       *time.Time // from then on
+	Due         bool
+	Implausible bool // before implausible_before, which keeps the row
+	Guarded     bool
+	Held        bool
+	Keeping     []string // constraints whose child rows keep the row
+	Along       int64    // rows of other tables that would go along
+	// Faults are the questions that the database could not answer, and why in words that may be shown. The answer to such a
+	// question means nothing.
+	Faults map[Question]string
 }
+
+// A Question is one that can fail on its own: it asks with the policy's own SQL, or looks at other tables.
+type Question string
+
+// The questions.
+const (
+	AskScope    Question = "in_scope"
+	AskTrigger  Question = "trigger"
+	AskDue      Question = "due"
+	AskGuard    Question = "guard"
+	AskChildren Question = "children"
+)
 
 // ErrKeyShape says that the values given are no key of the table.
 var ErrKeyShape = errors.New("not a key of this table")
 
 // Explain looks at one row, named by the values of its key in order. It changes nothing.
 func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
-	k, err := j.parseKey(key)
+	keys, err := j.parseKey(key)
 	if err != nil {
 		return nil, err
 	}
-	h := j.rowHash(k)
-	a := &Answers{Row: fmt.Sprintf("%x", h[:])}
 	x := &execution{j: j, c: j.db.SQL}
-	holds, err := x.readHolds(ctx)
-	if err != nil && classify(err) != classUndefined {
+	x.holds, err = x.readHolds(ctx)
+	if err != nil && classify(err) != classUndefined { // a database without curfew's tables has no holds to obey
 		return nil, redact(err)
 	}
-	x.holds = holds
-	one := []tuple{k}
-	ask := func(cond func(*query)) bool {
-		if err != nil && classify(err) != classUndefined {
-			return false
-		}
-		var found []tuple
-		found, err = x.only(ctx, one, cond)
-		return len(found) == 1
+	one, err := x.only(ctx, keys, nil)
+	if err != nil && j.db.Engine == Postgres && strings.HasPrefix(faultOf(err).Code, "22") {
+		return nil, fmt.Errorf("%w: a value cannot be read as its column's type", ErrKeyShape)
 	}
-	err = nil
-	if a.Exists = ask(nil); !a.Exists || err != nil {
-		return a, redact(err)
-	}
-	a.InScope = ask(j.inScope)
-	a.Due = ask(func(q *query) { q.add(" AND "); j.isDue(q) })
-	a.Guarded = !ask(j.unguarded)
-	a.Held = !ask(x.notHeld)
 	if err != nil {
 		return nil, redact(err)
 	}
-	if err := j.explainTrigger(ctx, k, a); err != nil {
-		return nil, redact(err)
+	a := &Answers{Exists: len(one) > 0, Faults: map[Question]string{}}
+	if !a.Exists {
+		return a, redact(j.explainGone(ctx, keys, a))
 	}
+	one = one[:1]
+	h := j.rowHash(one[0]) // as the database writes the key: that is what receipts hash
+	a.Row = fmt.Sprintf("%x", h[:])
+	steps := []func() error{
+		func() error { return x.ask(ctx, a, AskScope, &a.InScope, one, j.inScope) },
+		func() error { return x.ask(ctx, a, AskDue, &a.Due, one, func(q *query) { q.add(" AND "); j.isDue(q) }) },
+		func() error { return x.explainTrigger(ctx, one, a) },
+		func() error {
+			err := x.ask(ctx, a, AskGuard, &a.Guarded, one, j.unguarded)
+			a.Guarded = !a.Guarded
+			return err
+		},
+		func() error {
+			free, err := x.only(ctx, one, x.notHeld)
+			a.Held = len(free) == 0
+			return err
+		},
+		func() error { return a.failing(AskChildren, x.explainChildren(ctx, one, a)) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, redact(err)
+		}
+	}
+	return a, nil
+}
+
+// ask sets yes to whether the row meets the condition.
+func (x *execution) ask(ctx context.Context, a *Answers, name Question, yes *bool, one []tuple, cond func(*query)) error {
+	found, err := x.only(ctx, one, cond)
+	*yes = len(found) == 1
+	return a.failing(name, err)
+}
+
+// failing keeps an error that only spoils one answer, and returns one that spoils all.
+func (a *Answers) failing(name Question, err error) error {
+	switch classify(err) {
+	case classNone:
+		return nil
+	case classCancelled, classConnection:
+		return err
+	}
+	a.Faults[name] = redact(err).Error()
+	return nil
+}
+
+func (x *execution) explainChildren(ctx context.Context, one []tuple, a *Answers) (err error) {
 	t := newTally()
 	if _, err := x.keptBy(ctx, one, t); err != nil {
-		return nil, redact(err)
+		return err
 	}
 	for _, r := range t.rows {
 		a.Keeping = append(a.Keeping, r.reason)
 	}
 	a.Along, err = x.countCascade(ctx, one)
-	return a, redact(err)
+	return err
 }
 
-// parseKey reads key values as a person types them.
-func (j *Job) parseKey(text []string) (tuple, error) {
+// parseKey reads key values as a person types them. Where a value can be stored in two ways, as 7 and '7' can in SQLite,
+// there is a key for each.
+func (j *Job) parseKey(text []string) ([]tuple, error) {
 	if len(text) != len(j.key) {
-		var names []string
-		for _, c := range j.key {
-			names = append(names, c.Name)
-		}
-		return nil, fmt.Errorf("%w: it is (%s), %d values were given", ErrKeyShape, strings.Join(names, ", "), len(text))
+		return nil, fmt.Errorf("%w: it is (%s), %d values were given", ErrKeyShape, strings.Join(names(j.key), ", "), len(text))
 	}
-	k := make(tuple, len(text))
+	keys := []tuple{make(tuple, len(text))}
 	for i, s := range text {
 		c := j.key[i]
-		_, notInt := strconv.ParseInt(s, 10, 64)
-		_, notUint := strconv.ParseUint(s, 10, 64)
+		n, notInt := strconv.ParseInt(s, 10, 64)
+		u, notUint := strconv.ParseUint(s, 10, 64)
+		whole := strconv.FormatInt(n, 10)
+		if notInt != nil {
+			whole = strconv.FormatUint(u, 10)
+		}
+		v := value{textValue, s}
 		switch {
 		case c.Kind == KindInt && notInt != nil && notUint != nil:
 			return nil, fmt.Errorf("%w: %s holds whole numbers", ErrKeyShape, c.Name)
+		case j.db.Engine == Postgres && c.Kind == KindInt:
+			v.s = whole
 		case j.db.Engine == Postgres:
-			k[i] = value{textValue, s}
-		case c.Kind == KindInt, c.Kind == KindAny && notInt == nil:
-			k[i] = value{intValue, s}
+		case c.Kind == KindInt:
+			v = value{intValue, whole}
 		case c.Kind == KindBytes && j.db.Engine == MySQL:
-			k[i] = value{bytesValue, s}
-		default:
-			k[i] = value{textValue, s}
+			v.kind = bytesValue
+		case c.Kind == KindAny && notInt == nil:
+			for _, k := range keys {
+				k = slices.Clone(k)
+				k[i] = value{intValue, whole}
+				keys = append(keys, k)
+			}
+		}
+		for _, k := range keys {
+			if k[i].s == "" {
+				k[i] = v
+			}
 		}
 	}
-	return k, nil
+	return keys, nil
 }
 
-// explainTrigger reads the trigger and says what instant it denotes.
-func (j *Job) explainTrigger(ctx context.Context, k tuple, a *Answers) error {
+// explainTrigger says what instant the trigger denotes. Whether it is one at all is for the database to say, as it is in a run.
+func (x *execution) explainTrigger(ctx context.Context, one []tuple, a *Answers) error {
+	j, unreadable := x.j, false
+	sql := j.trig.sql(j.d)
+	if err := x.ask(ctx, a, AskTrigger, &unreadable, one, func(q *query) { q.add(" AND "); j.d.unreadable(q, sql, j.trig) }); err != nil {
+		return err
+	}
+	if j.floor != nil {
+		err := x.ask(ctx, a, AskTrigger, &a.Implausible, one, func(q *query) { q.add(" AND "); j.d.due(q, sql, j.trig, *j.floor) })
+		if err != nil {
+			return err
+		}
+	}
+	a.Readable = !unreadable
+	if len(a.Faults) > 0 && a.Faults[AskTrigger] != "" {
+		return nil
+	}
+	return a.failing(AskTrigger, j.readTrigger(ctx, one[0], a))
+}
+
+// readTrigger reads the trigger as the database prints it.
+func (j *Job) readTrigger(ctx context.Context, k tuple, a *Answers) error {
 	x := j.trig.sql(j.d)
 	switch {
 	case j.trig.domain == instantDomain && j.db.Engine == Postgres:
@@ -140,9 +222,8 @@ func (j *Job) explainTrigger(ctx context.Context, k tuple, a *Answers) error {
 	if a.Null = !text.Valid; a.Null {
 		return nil
 	}
-	at, ok := j.trig.instantOf(text.String)
-	a.Readable = ok
-	if at == nil {
+	at := j.trig.instantOf(text.String)
+	if !a.Readable || at == nil {
 		return nil
 	}
 	due := j.p.DueAt(*at)
@@ -150,16 +231,15 @@ func (j *Job) explainTrigger(ctx context.Context, k tuple, a *Answers) error {
 	return nil
 }
 
-// instantOf reads a trigger as the database prints it. It reports false for what is no instant; an instant that time.Time
-// does not reach, like infinity, is nil.
-func (tr *trigger) instantOf(text string) (*time.Time, bool) {
-	text = strings.TrimSpace(text)
+// instantOf reads a trigger as the database prints it. What is no instant, or one that time.Time does not reach, like infinity,
+// is nil.
+func (tr *trigger) instantOf(text string) *time.Time {
 	var at time.Time
 	switch tr.domain {
 	case instantDomain, wallDomain:
 		t, err := time.Parse("2006-01-02 15:04:05.999999", strings.TrimSuffix(text, " AD"))
 		if err != nil {
-			return nil, !strings.HasPrefix(text, "0000-") && !strings.Contains(text, "-00")
+			return nil
 		}
 		at = t
 		if tr.domain == wallDomain {
@@ -168,13 +248,13 @@ func (tr *trigger) instantOf(text string) (*time.Time, bool) {
 	case dateDomain:
 		d, err := policy.ParseDate(text)
 		if err != nil {
-			return nil, !strings.Contains(text, "-00")
+			return nil
 		}
 		at = policy.DayOver(d, tr.zone)
 	case numberDomain:
 		n, ok := new(big.Rat).SetString(text)
 		if !ok {
-			return nil, false
+			return nil
 		}
 		if tr.unit == unitJulian {
 			n.Sub(n, big.NewRat(24405875, 10)).Mul(n, new(big.Rat).SetInt64(86400*1e9))
@@ -184,15 +264,15 @@ func (tr *trigger) instantOf(text string) (*time.Time, bool) {
 		ns := new(big.Int).Quo(n.Num(), n.Denom())
 		s, rest := new(big.Int).DivMod(ns, big.NewInt(1e9), new(big.Int))
 		if !s.IsInt64() || s.Int64() > 1<<37 || s.Int64() < -1<<37 {
-			return nil, true
+			return nil
 		}
 		at = time.Unix(s.Int64(), rest.Int64()).UTC()
 	default:
 		t, err := policy.ParseInstant(text, tr.format, tr.zone)
 		if err != nil {
-			return nil, false
+			return nil
 		}
 		at = t
 	}
-	return &at, true
+	return &at
 }

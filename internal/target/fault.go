@@ -121,7 +121,8 @@ func lostConnection(err error) bool {
 	var ne net.Error
 	var ce *pgconn.ConnectError
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, sql.ErrConnDone) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &ne) || errors.As(err, &ce)
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &ne) || errors.As(err, &ce) ||
+		pgconn.SafeToRetry(err) // "conn closed": found before anything was sent
 }
 
 // postgresFault reads fields only; a message may be translated, and quotes values in the classes 22, 23 and P0.
@@ -192,7 +193,7 @@ func mysqlFault(e *mysql.MySQLError) *Fault {
 		f.Class, shown = classPermission, true
 	case 1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1927, 4031:
 		f.Class, shown = classConnection, true
-	case 1054, 1146, 1051, 1049, 1109:
+	case 1054, 1146, 1051, 1049, 1109, 1176: // 1176: an index named in FORCE INDEX
 		f.Class, shown = classUndefined, true
 	case 1064, 1193, 1305, 1665, 1234, 1231, 1286:
 		shown = true

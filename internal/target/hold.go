@@ -28,7 +28,8 @@ func (x *execution) shareHolds(ctx context.Context) error {
 	var err error
 	switch x.j.db.Engine {
 	case Postgres:
-		_, err = x.c.ExecContext(ctx, "SELECT pg_advisory_xact_lock_shared("+holdLock+")")
+		// row_security is each connection's already; a pooler between us and the server may have given us another's.
+		_, err = x.c.ExecContext(ctx, "SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared("+holdLock+")")
 	case MySQL:
 		var epoch int64
 		err = x.c.QueryRowContext(ctx, "SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE").Scan(&epoch)
@@ -82,7 +83,12 @@ func (x *execution) notHeld(q *query) {
 			if c.Kind == KindInt {
 				kind = intValue
 			}
-			q.add(q.d.ident(c.Name), " = ")
+			id := q.d.ident(c.Name)
+			if c.Kind == KindAny { // SQLite: 7 and '7' are not equal in a column without a type, and the hold means both
+				q.add("(CAST(", id, " AS TEXT) = ").arg(cond.Value).add(" OR ", id, " = ").arg(cond.Value).add(")")
+				continue
+			}
+			q.add(id, " = ")
 			q.d.bind(q, c, value{kind, cond.Value})
 		}
 		q.add(") IS NOT TRUE")

@@ -11,6 +11,9 @@ import (
 // ErrNotInstalled says that the governed database has none of curfew's tables yet.
 var ErrNotInstalled = errors.New("curfew is not installed in this database")
 
+// ErrHidden says that our role may not read curfew's tables, if they are there: MySQL does not tell the one from the other.
+var ErrHidden = errors.New("our role may not read curfew's tables")
+
 // layout is the version of the tables below. A database with a newer one is refused.
 const layout = 1
 
@@ -66,8 +69,9 @@ func InstallSQL(e Engine) []string {
 	}
 }
 
-// GrantSQL is what a role needs to govern the tables: the least of it. Tables are named as policies name them.
-func GrantSQL(e Engine, role string, tables []string) []string {
+// GrantSQL is what a role needs to govern the tables: the least of it. Tables are named as policies name them; reads are those
+// whose rows are only looked at, because they go along or because a guard asks.
+func GrantSQL(e Engine, role string, tables, reads []string) []string {
 	if role == "" {
 		role = "CURFEW_ROLE"
 	}
@@ -88,6 +92,9 @@ func GrantSQL(e Engine, role string, tables []string) []string {
 			// PostgreSQL asks for UPDATE before it lets a row be locked.
 			out = append(out, "GRANT SELECT, DELETE, UPDATE ON "+quoted(d, schema, name)+" TO "+d.ident(role))
 		}
+		for _, t := range reads {
+			out = append(out, "GRANT SELECT ON "+childTable(d, t)+" TO "+d.ident(role))
+		}
 		return out
 	case MySQL:
 		d := mysqlDialect{}
@@ -105,6 +112,9 @@ func GrantSQL(e Engine, role string, tables []string) []string {
 			schema, name := parts(t)
 			out = append(out, "GRANT SELECT, DELETE, UPDATE ON "+quoted(d, schema, name)+to)
 		}
+		for _, t := range reads {
+			out = append(out, "GRANT SELECT ON "+childTable(d, t)+to)
+		}
 		return out
 	}
 	return nil // SQLite has no roles: whoever may write the file may do all
@@ -121,13 +131,16 @@ func (db *DB) Install(ctx context.Context) error {
 	return nil
 }
 
-// Installed answers nil when curfew's tables are there in a layout this program knows.
+// Installed answers nil when curfew's tables are there in a layout this program knows, and the holds can be read.
 func (db *DB) Installed(ctx context.Context) error {
-	var version int
-	err := db.SQL.QueryRowContext(ctx, "SELECT version FROM "+dialectFor(db.server).own("layout")).Scan(&version)
+	var version, holds int
+	d := dialectFor(db.server)
+	err := db.SQL.QueryRowContext(ctx, "SELECT version, (SELECT count(*) FROM "+d.own("hold")+") FROM "+d.own("layout")).Scan(&version, &holds)
 	switch {
 	case errors.Is(err, sql.ErrNoRows), err != nil && classify(err) == classUndefined:
 		return ErrNotInstalled
+	case err != nil && classify(err) == classPermission:
+		return fmt.Errorf("%w: %w", ErrHidden, redact(err))
 	case err != nil:
 		return redact(err)
 	case version > layout:

@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func (d *DB) fingerprint(ctx context.Context, c querier, t *Table, key []Column)
 	if out == nil {
 		return "", ErrSchemaChanged
 	}
-	return *out, nil
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(*out))), nil
 }
 
 // FingerprintNow is the table as it is now, to be given to every job of a run.

@@ -64,7 +64,7 @@ func texts32(rng *rand.Rand) []string {
 		out = append(out, sb.String())
 	}
 	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out[:40]
+	return out[:30]
 }
 
 // textLit writes any text, also one with NUL, so that no literal syntax is in question.
@@ -317,11 +317,32 @@ func TestKeys(t *testing.T) {
 	defer func(n int) { window = n }(window)
 	window = 4
 	onEach(t, func(l *lab) {
-		for _, k := range keyCases() {
+		for i, k := range keyCases() {
 			if !slices.Contains(k.engines, l.engine) {
 				continue
 			}
-			l.Run(k.name, func(t *testing.T) { l.at(t).checkKey(k) })
+			l.Run(k.name, func(t *testing.T) { l.at(t).checkKey(k, fmt.Sprint("keyed", i)) })
+		}
+	})
+}
+
+// clock is like instant, but of a kind that every engine orders: pages can follow it.
+func (l *lab) clock() (columnType string, tr policy.Trigger, lit func(time.Time) string) {
+	typ, tr := l.instant()
+	if l.engine != SQLite {
+		return typ, tr, l.lit
+	}
+	return "integer", policy.Trigger{Column: "at", Unit: policy.Microseconds}, func(t time.Time) string { return fmt.Sprint(t.UnixMicro()) }
+}
+
+// clocked is a policy over a column of that kind.
+func (l *lab) clocked(table string, edit func(*policy.Policy)) *policy.Policy {
+	_, tr, _ := l.clock()
+	tr.Until = true
+	return l.policy(table, func(p *policy.Policy) {
+		p.Trigger = tr
+		if edit != nil {
+			edit(p)
 		}
 	})
 }
@@ -344,66 +365,67 @@ func (l *lab) insertNew(table string, rows []string) {
 	l.exec(text)
 }
 
-func (l *lab) checkKey(k keyCase) {
+func (l *lab) checkKey(k keyCase, table string) {
 	rng := rand.New(rand.NewPCG(7, 11))
-	typ, _ := l.instant()
+	typ, _, lit := l.clock()
 	l.exec(k.before)
-	for _, table := range []string{"corpus", "keyed"} {
-		l.exec("DROP TABLE IF EXISTS " + table)
-		l.exec("CREATE TABLE " + table + " (" + strings.Join(k.columns, ", ") + ", at " + typ + " NOT NULL, serial int NOT NULL, PRIMARY KEY (" + k.names() + "))" + k.suffix)
+	l.exec("DROP TABLE IF EXISTS corpus")
+	for _, name := range []string{"corpus", table} {
+		l.exec("CREATE TABLE " + name + " (" + strings.Join(k.columns, ", ") + ", at " + typ + " NOT NULL, serial int NOT NULL, PRIMARY KEY (" + k.names() + "))" + k.suffix)
 	}
+	l.exec("CREATE INDEX " + table + "_at ON " + table + " (at)")
 	var rows []string
 	for i, r := range k.rows(l, rng) {
 		at := asOf.Add(-time.Duration(1+i%3) * time.Hour) // many ties
 		if rng.IntN(3) == 0 {
 			at = asOf.Add(time.Duration(i) * time.Minute)
 		}
-		rows = append(rows, "("+strings.Join(r, ", ")+", "+l.lit(at)+fmt.Sprintf(", %d)", i))
+		rows = append(rows, "("+strings.Join(r, ", ")+", "+lit(at)+fmt.Sprintf(", %d)", i))
 	}
 	l.insertNew("corpus", rows)
-	stay := l.ids("SELECT serial FROM corpus WHERE at >= " + l.lit(asOf) + " ORDER BY serial")
+	stay := l.ids("SELECT serial FROM corpus WHERE at >= " + lit(asOf) + " ORDER BY serial")
 	due := l.ids("SELECT count(*) FROM corpus")[0] - len(stay)
 	if due < 2 {
 		l.Fatalf("%d rows are due: that shows nothing", due)
 	}
-	for _, index := range []bool{false, true} {
-		if index {
-			l.exec("CREATE INDEX keyed_at ON keyed (at)")
-		}
+	small := map[bool]Strategy{true: ByTrigger, false: ByKey}[len(k.name)%2 == 0] // one row a page is dear: each case does it one way
+	for _, s := range []Strategy{ByTrigger, ByKey, ByPlace} {
 		for _, n := range []int{1, 3, 1000} {
-			l.exec("INSERT INTO keyed SELECT * FROM corpus")
-			j, err := l.keyJob(fmt.Sprint(index, n))
+			if n == 1 && s != small || s == ByPlace && l.engine != Postgres {
+				continue
+			}
+			l.exec("INSERT INTO " + table + " SELECT * FROM corpus")
+			j, err := l.keyJob(table, fmt.Sprint(s, n))
 			if err != nil {
 				l.Fatal(err)
 			}
-			if want := map[bool]Strategy{true: ByTrigger, false: ByKey}[index && j.trig.ordered()]; j.Strategy() != want {
-				l.Fatalf("strategy %s, want %s", j.Strategy(), want)
+			if err := j.SetStrategy(s); err != nil {
+				l.Fatal(err)
 			}
-			if n == 3 { // the way for policies that read other tables
-				j.careful = true
-			}
+			// Half of the cases go the way of policies that read other tables.
+			j.careful = j.careful || n == 3 && s != small
 			got := l.drain(j, n)
 			if diff := cmp.Diff(map[string]int64{"deleted": int64(due)}, got.outcomes); diff != "" || got.planned != int64(due) {
-				l.Errorf("index %v, page %d: planned %d of %d, outcomes:\n%s", index, n, got.planned, due, diff)
+				l.Errorf("by %s, page %d: planned %d of %d, outcomes:\n%s", s, n, got.planned, due, diff)
 			}
-			if diff := cmp.Diff(stay, l.ids("SELECT serial FROM keyed ORDER BY serial")); diff != "" {
-				l.Errorf("index %v, page %d: rows that stay (-want +got):\n%s", index, n, diff)
+			if diff := cmp.Diff(stay, l.ids("SELECT serial FROM "+table+" ORDER BY serial")); diff != "" {
+				l.Errorf("by %s, page %d: rows that stay (-want +got):\n%s", s, n, diff)
 			}
 			if l.Failed() {
 				return
 			}
-			l.exec("DELETE FROM keyed")
+			l.exec("DELETE FROM " + table)
 		}
 	}
 }
 
-func (l *lab) keyJob(salt string) (*Job, error) {
+func (l *lab) keyJob(table, salt string) (*Job, error) {
 	l.Helper()
-	tab, err := l.db.Inspect(l.Context(), "keyed")
+	tab, err := l.db.Inspect(l.Context(), table)
 	if err != nil {
 		l.Fatal(err)
 	}
-	p := l.policy("keyed", nil)
+	p := l.clocked(table, nil)
 	for _, f := range Judge(p, tab, l.db.Described()) {
 		if f.Level == LevelRefuse {
 			return nil, fmt.Errorf("%s: %s", f.Code, f.Message)
@@ -417,6 +439,48 @@ func (l *lab) keyJob(salt string) (*Job, error) {
 	j.fingerprint, err = j.FingerprintNow(l.Context())
 	l.exec("DELETE FROM " + j.d.own("receipt"))
 	return j, err
+}
+
+// A table that was altered between two runs of one process: what the driver had prepared for the first is not the second's
+// end. The error is one after which the same again works.
+func TestPlansOfAnAlteredTable(t *testing.T) {
+	engineIn(t, []Engine{Postgres, MySQL}, func(l *lab) {
+		l.sessions(12)
+		l.exec("CREATE TABLE copy_of AS SELECT * FROM session")
+		work := func(run string) {
+			j := l.job(l.policy("session", nil))
+			j.run = run
+			var at []byte
+			for done := false; !done; {
+				p, err := j.Page(l.Context(), at, 5)
+				if err != nil && Transient(err) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.Batch != nil {
+					res, err := j.Execute(l.Context(), asOf, l.work(p.Batch))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if res.Outcomes["deleted"] != int64(p.Batch.Rows) {
+						t.Errorf("outcomes %v of %d", res.Outcomes, p.Batch.Rows)
+					}
+				}
+				at, done = p.Cursor, p.Done
+			}
+		}
+		work("first")
+		to := map[Engine]string{Postgres: `ALTER TABLE session ALTER COLUMN id TYPE varchar(20) COLLATE "en-US-x-icu" USING id::text`, MySQL: "ALTER TABLE session MODIFY id varchar(20) CHARACTER SET latin1"}[l.engine]
+		l.exec(to)
+		l.exec("INSERT INTO session SELECT " + map[Engine]string{Postgres: "id::text", MySQL: "id"}[l.engine] + ", at, state FROM copy_of")
+		l.exec("DELETE FROM " + dialectFor(l.db.server).own("receipt"))
+		work("second")
+		if n := l.ids("SELECT count(*) FROM session")[0]; n != 0 {
+			t.Errorf("%d rows left", n)
+		}
+	})
 }
 
 // A kind of key that cannot be carried or compared reliably is refused before anything is paged.

@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 )
@@ -68,6 +67,9 @@ const emptySteps = 250 * time.Millisecond
 func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
 	for start := time.Now(); ; {
 		p, err := j.pageStep(ctx, at, n)
+		if err != nil && (classify(err) == classUndefined || isSQLError(err)) {
+			return p, j.undefined(ctx, err)
+		}
 		if err != nil || p.Done || p.Batch != nil || time.Since(start) > emptySteps {
 			return p, redact(err)
 		}
@@ -266,58 +268,6 @@ func (j *Job) pageWindow(ctx context.Context, c cursor, n int) (Page, error) {
 		return j.pageRows(ctx, c, n, nil)
 	}
 	return j.pageRows(ctx, c, n, end[0])
-}
-
-// Count is what is due now, for plans: how many rows, and the oldest trigger among them as the database prints it.
-type Count struct {
-	Due        int64
-	Nulls      int64 // of these, rows without a trigger
-	Unreadable int64
-	Guarded    int64
-	Oldest     string
-}
-
-// Count looks at the table without changing anything.
-func (j *Job) Count(ctx context.Context) (Count, error) {
-	var c Count
-	n, err := j.countUnreadable(ctx)
-	if err != nil {
-		return c, err
-	}
-	c.Unreadable = int64(n)
-	x := j.trig.sql(j.d)
-	oldest := "MIN(" + x + ")"
-	switch j.db.Engine {
-	case Postgres:
-		oldest += "::text"
-	case MySQL:
-		oldest = "CAST(" + oldest + " AS CHAR)"
-	}
-	q := newQuery(j.d).add("SELECT count(*), ", oldest, " FROM ", j.d.rows(j.t))
-	j.where(q, phaseMain, nil, nil)
-	var first sql.NullString
-	if err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&c.Due, &first); err != nil {
-		return c, err
-	}
-	c.Oldest = first.String
-	if j.trig.nulls == "due" {
-		q := newQuery(j.d).add("SELECT count(*) FROM ", j.d.rows(j.t))
-		j.where(q, phaseNulls, nil, nil)
-		if err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&c.Nulls); err != nil {
-			return c, err
-		}
-		c.Due += c.Nulls
-	}
-	if j.p.Unless != "" {
-		q := newQuery(j.d).add("SELECT count(*) FROM ", j.d.rows(j.t), " WHERE ")
-		j.isDue(q)
-		j.inScope(q)
-		q.add(" AND ").operator(j.p.Unless).add(" IS TRUE")
-		if err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&c.Guarded); err != nil {
-			return c, err
-		}
-	}
-	return c, nil
 }
 
 // PageSQL is the text of a first page, for showing the plan the database would use.

@@ -96,17 +96,18 @@ func (j *Job) pagePlace(ctx context.Context, c cursor, n int) (Page, error) {
 	}
 	for blocks := min(max(j.blocks.Load(), 1), maxWindow); ; blocks = max(1, blocks/2) {
 		end := address{min(at.block+blocks, size), 0}
-		keys, horizon, err := j.spanKeys(ctx, cursor{phaseMain, place(at)}, place(end), 2*n+1)
+		keys, horizon, err := j.spanKeys(ctx, cursor{phaseMain, place(at)}, place(end), n+1)
 		if err != nil {
 			return Page{}, err
 		}
-		if len(keys) > n+n/2 && blocks == 1 {
+		if len(keys) > n && blocks == 1 {
 			return j.pageBlock(ctx, at, n)
 		}
-		if len(keys) > n+n/2 {
+		if len(keys) > n {
 			continue
 		}
-		j.blocks.Store(min(maxWindow, 1+blocks*int64(n)/int64(max(len(keys), 1))))
+		// Three quarters of a full page: a window that holds too many rows is looked at twice.
+		j.blocks.Store(min(maxWindow, 1+blocks*int64(n)*3/4/int64(max(len(keys), 1))))
 		return j.placePage(at, end, keys, horizon), nil
 	}
 }

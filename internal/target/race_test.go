@@ -243,3 +243,32 @@ func TestDropReceipts(t *testing.T) {
 		}
 	})
 }
+
+// A cascade, or a delete trigger, that comes after the run began was not accepted by anybody.
+func TestCascadeAppears(t *testing.T) {
+	engineIn(t, []Engine{Postgres, SQLite}, func(l *lab) {
+		if l.engine == Postgres {
+			l.exec("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$")
+		}
+		for _, ddl := range []string{
+			"CREATE TABLE late (id bigint PRIMARY KEY, session_id bigint REFERENCES session (id) ON DELETE CASCADE)",
+			map[Engine]string{
+				Postgres: "CREATE TRIGGER late BEFORE DELETE ON session FOR EACH ROW EXECUTE FUNCTION keep()",
+				SQLite:   "CREATE TRIGGER late BEFORE DELETE ON session BEGIN SELECT 1; END",
+			}[l.engine],
+		} {
+			l.exec("DROP TABLE IF EXISTS late")
+			l.exec("DROP TABLE IF EXISTS session")
+			l.sessions(5)
+			j := l.job(l.policy("session", nil))
+			pages := l.pages(j, 2)
+			l.exec(ddl)
+			if _, err := j.Execute(t.Context(), asOf, l.work(pages[0])); !errors.Is(err, ErrSchemaChanged) {
+				t.Errorf("%s: %v", ddl, err)
+			}
+			if n := l.ids("SELECT count(*) FROM session")[0]; n != 5 {
+				t.Errorf("%s: %d rows left", ddl, n)
+			}
+		}
+	})
+}

@@ -14,6 +14,8 @@ import (
 var (
 	// ErrSchemaChanged says that the table is not the one the run began with.
 	ErrSchemaChanged = errors.New("the table changed since the run began")
+	// ErrPolicySQL says that the table is as it was, and the policy's own SQL cannot be evaluated on it.
+	ErrPolicySQL = errors.New("the policy's SQL cannot be evaluated")
 	// ErrDiverged says that the governed database has a receipt for this place of the run, but for other rows: the ledger
 	// was restored to an older state, or two ledgers claim one run.
 	ErrDiverged = errors.New("the ledger and the receipts disagree")

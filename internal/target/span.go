@@ -38,7 +38,7 @@ func (j *Job) spans() bool { return j.db.Engine == Postgres && j.strategy == ByT
 // transaction ids: a version that is too old to tell is taken for a young one, and then the careful way decides.
 func older(q *query, horizon string) {
 	if horizon != "" {
-		q.add(" AND age(xmin) >= (SELECT age(").arg(horizon).add("::text::xid8::xid))")
+		q.add(" AND age(xmin) > (SELECT age(").arg(horizon).add("::text::xid8::xid))")
 	}
 }
 
@@ -49,11 +49,11 @@ func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	keys, horizon, err := j.spanKeys(ctx, c, hi, 2*n+1)
+	keys, horizon, err := j.spanKeys(ctx, c, hi, n+1)
 	if err != nil {
 		return Page{}, err
 	}
-	if len(keys) > 2*n {
+	if len(keys) > n {
 		return j.pageRows(ctx, c, n, nil)
 	}
 	p := Page{Cursor: cursor{c.phase, hi}.encode()}

@@ -45,9 +45,20 @@ var stops = []struct {
 	why string
 }{
 	{target.ErrSchemaChanged, "schema_changed"},
+	{target.ErrPolicySQL, "policy_sql"},
 	{target.ErrDiverged, "ledger_diverged"},
 	{target.ErrLate, "late_batch"},
 	{target.ErrHold, "hold_unreadable"},
+}
+
+// AsStop returns the reason why a run cannot go on after this error of the target, or nil when it can.
+func AsStop(err error) *Stop {
+	for _, s := range stops {
+		if errors.Is(err, s.err) {
+			return &Stop{s.why, err}
+		}
+	}
+	return nil
 }
 
 // Execute does the batch, or answers from its receipt.
@@ -57,10 +68,8 @@ func (w *Worker) Execute(ctx context.Context, work target.Work) (Result, error) 
 		if err == nil || ctx.Err() != nil {
 			return res, err
 		}
-		for _, s := range stops {
-			if errors.Is(err, s.err) {
-				return Result{}, &Stop{s.why, err}
-			}
+		if stop := AsStop(err); stop != nil {
+			return Result{}, stop
 		}
 		if !target.Transient(err) || attempt >= len(w.Waits) {
 			return Result{}, err

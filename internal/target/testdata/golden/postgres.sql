@@ -1,0 +1,1418 @@
+-- # a key of 1: by trigger: first page
+
+SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1;
+-- 1: string 2026-03-29 01:00:00.000000+00
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "at" <= $2::text::timestamp with time zone AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+
+-- # a key of 1: by trigger: next page
+
+SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string 42
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string 42
+-- 4: string 2026-01-02 03:04:05+00
+
+-- # a key of 1: by trigger: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $5::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($6::text::xid8::xid));
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string 42
+-- 4: string 2026-01-02 03:04:05+00
+-- 5: string 7
+-- 6: string 750
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 39 bytes
+-- 8: 33 bytes
+
+-- # a key of 1: by key: first page
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 ORDER BY "id" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text FROM p;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "id" <= $2::text::bigint AND (
+kind <> 'keep'
+) ORDER BY "id" LIMIT 100
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 42
+
+-- # a key of 1: by key: next page
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 AND "id" > $1::text::bigint ORDER BY "id" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 42
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "id" > $2::text::bigint AND "id" <= $3::text::bigint AND (
+kind <> 'keep'
+) ORDER BY "id" LIMIT 100
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 42
+-- 3: string 42
+
+-- # a key of 1: by key: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "id" > $2::text::bigint AND "id" <= $3::text::bigint AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 42
+-- 3: string 42
+-- 4: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 39 bytes
+-- 8: 33 bytes
+
+-- # a key of 1: by place: first page
+
+SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint;
+-- 1: string "public"."event"
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string (0,0)
+-- 3: string (10,0)
+
+-- # a key of 1: by place: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($5::text::xid8::xid));
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string (0,0)
+-- 3: string (10,0)
+-- 4: string 7
+-- 5: string 750
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 39 bytes
+-- 8: 33 bytes
+
+-- # a key of 1: NULL triggers: first page
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 ORDER BY "id" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text FROM p;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" IS NULL AND "id" <= $1::text::bigint AND (
+kind <> 'keep'
+) ORDER BY "id" LIMIT 100
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 42
+
+-- # a key of 1: NULL triggers: next page
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 AND "id" > $1::text::bigint ORDER BY "id" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 42
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" IS NULL AND "id" > $1::text::bigint AND "id" <= $2::text::bigint AND (
+kind <> 'keep'
+) ORDER BY "id" LIMIT 100
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 42
+-- 2: string 42
+
+-- # a key of 1: NULL triggers: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+DELETE FROM ONLY "public"."event" WHERE "at" IS NULL AND "id" > $1::text::bigint AND "id" <= $2::text::bigint AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string 42
+-- 2: string 42
+-- 3: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 39 bytes
+-- 8: 33 bytes
+
+-- # a key of 1: a batch done carefully
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+) AND ("owner" = $3::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE SKIP LOCKED
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+-- 3: string 7
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+-- 3: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 2
+-- 2: string {"blocked":1,"deleted":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"64c99d7c4dc5033e6a95ef9415fadbc3","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # a key of 1: a batch of rows found locked
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 10000;
+
+SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+) AND ("owner" = $3::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+-- 3: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+SAVEPOINT curfew_2;
+
+WITH p(c0) AS (
+DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+-- 3: string 7
+
+RELEASE SAVEPOINT curfew_2;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 2
+-- 2: string {"blocked":1,"deleted":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"64c99d7c4dc5033e6a95ef9415fadbc3","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # a key of 1: a batch of a shadow run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+-- # a key of 2: by trigger: first page
+
+SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1;
+-- 1: string 2026-03-29 01:00:00.000000+00
+
+WITH p AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "at" <= $2::text::timestamp with time zone AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+
+-- # a key of 2: by trigger: next page
+
+SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string acme
+-- 4: string 7
+
+WITH p AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string acme
+-- 4: string 7
+-- 5: string 2026-01-02 03:04:05+00
+
+-- # a key of 2: by trigger: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $6::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($7::text::xid8::xid));
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string acme
+-- 4: string 7
+-- 5: string 2026-01-02 03:04:05+00
+-- 6: string 7
+-- 7: string 750
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 44 bytes
+-- 8: 33 bytes
+
+-- # a key of 2: by key: first page
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE 1 = 1 ORDER BY "tenant", "no" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("tenant", "no") <= ($2::text::text, $3::text::bigint) AND (
+kind <> 'keep'
+) ORDER BY "tenant", "no" LIMIT 100
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string acme
+-- 3: string 7
+
+-- # a key of 2: by key: next page
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE 1 = 1 AND ("tenant", "no") > ($1::text::text, $2::text::bigint) ORDER BY "tenant", "no" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string acme
+-- 2: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("tenant", "no") > ($2::text::text, $3::text::bigint) AND ("tenant", "no") <= ($4::text::text, $5::text::bigint) AND (
+kind <> 'keep'
+) ORDER BY "tenant", "no" LIMIT 100
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string acme
+-- 3: string 7
+-- 4: string acme
+-- 5: string 7
+
+-- # a key of 2: by key: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("tenant", "no") > ($2::text::text, $3::text::bigint) AND ("tenant", "no") <= ($4::text::text, $5::text::bigint) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $6::text::bigint) IS NOT TRUE RETURNING "tenant"::text AS curfew_0, "no" AS curfew_1
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string acme
+-- 3: string 7
+-- 4: string acme
+-- 5: string 7
+-- 6: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 44 bytes
+-- 8: 33 bytes
+
+-- # a key of 2: by place: first page
+
+SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint;
+-- 1: string "public"."event"
+
+WITH p AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string (0,0)
+-- 3: string (10,0)
+
+-- # a key of 2: by place: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($5::text::xid8::xid));
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string (0,0)
+-- 3: string (10,0)
+-- 4: string 7
+-- 5: string 750
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 44 bytes
+-- 8: 33 bytes
+
+-- # a key of 2: NULL triggers: first page
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE 1 = 1 ORDER BY "tenant", "no" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" IS NULL AND ("tenant", "no") <= ($1::text::text, $2::text::bigint) AND (
+kind <> 'keep'
+) ORDER BY "tenant", "no" LIMIT 100
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string acme
+-- 2: string 7
+
+-- # a key of 2: NULL triggers: next page
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE 1 = 1 AND ("tenant", "no") > ($1::text::text, $2::text::bigint) ORDER BY "tenant", "no" LIMIT 1 OFFSET 19999
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string acme
+-- 2: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" IS NULL AND ("tenant", "no") > ($1::text::text, $2::text::bigint) AND ("tenant", "no") <= ($3::text::text, $4::text::bigint) AND (
+kind <> 'keep'
+) ORDER BY "tenant", "no" LIMIT 100
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string acme
+-- 2: string 7
+-- 3: string acme
+-- 4: string 7
+
+-- # a key of 2: NULL triggers: a batch whose row is not found
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 100;
+
+SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+DELETE FROM ONLY "public"."event" WHERE "at" IS NULL AND ("tenant", "no") > ($1::text::text, $2::text::bigint) AND ("tenant", "no") <= ($3::text::text, $4::text::bigint) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $5::text::bigint) IS NOT TRUE RETURNING "tenant"::text AS curfew_0, "no" AS curfew_1
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string acme
+-- 2: string 7
+-- 3: string acme
+-- 4: string 7
+-- 5: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 0
+-- 2: string {}
+-- 3: int64 0
+-- 4: string {"deferred":1}
+-- 5: 0 bytes
+-- 6: 32 bytes
+-- 7: 44 bytes
+-- 8: 33 bytes
+
+-- # a key of 2: a batch done carefully
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+) AND ("owner" = $4::text::bigint) IS NOT TRUE ORDER BY "tenant", "no" FOR UPDATE SKIP LOCKED
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+-- 4: string 7
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+DELETE FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE RETURNING "tenant"::text AS curfew_0, "no" AS curfew_1
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+-- 4: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 2
+-- 2: string {"blocked":1,"deleted":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"5616c2a335a0c5212a44dbcdda6d336e","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # a key of 2: a batch of rows found locked
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+SET LOCAL lock_timeout = 10000;
+
+SAVEPOINT curfew_1;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+) AND ("owner" = $4::text::bigint) IS NOT TRUE ORDER BY "tenant", "no" FOR UPDATE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+-- 4: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+SAVEPOINT curfew_2;
+
+WITH p(c0, c1) AS (
+DELETE FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE RETURNING "tenant"::text AS curfew_0, "no" AS curfew_1
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+-- 4: string 7
+
+RELEASE SAVEPOINT curfew_2;
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 2
+-- 2: string {"blocked":1,"deleted":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"5616c2a335a0c5212a44dbcdda6d336e","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # a key of 2: a batch of a shadow run
+
+SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
+-- 1: string event
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 2026-03-29 01:00:00.000000+00
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+-- 3: string 7
+
+WITH p(c0, c1) AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"acme"}
+-- 2: string {"7"}
+
+-- # rows that go along
+
+SELECT count(*) FROM "note" WHERE ("event_id" = ANY($1::text[]::bigint[]));
+-- 1: string {"42","43"}
+
+SELECT count(*) FROM "word" WHERE (("note_a", "note_b") IN (SELECT "a", "b" FROM "note" WHERE ("event_id" = ANY($1::text[]::bigint[]))));
+-- 1: string {"42","43"}
+
+SELECT count(*) FROM "event" WHERE ("up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($1::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($2::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($3::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($4::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($5::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($6::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($7::text[]::bigint[]) OR "up" IN (SELECT "id" FROM "event" WHERE ("id" = ANY($8::text[]::bigint[])))))))))))))))))) AND NOT ("id" = ANY($9::text[]::bigint[]));
+-- 1: string {"42","43"}
+-- 2: string {"42","43"}
+-- 3: string {"42","43"}
+-- 4: string {"42","43"}
+-- 5: string {"42","43"}
+-- 6: string {"42","43"}
+-- 7: string {"42","43"}
+-- 8: string {"42","43"}
+-- 9: string {"42","43"}
+
+-- # rows that a foreign key keeps
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND EXISTS (SELECT 1 FROM "claim" curfew_child WHERE curfew_child."event_id" = "public"."event"."id")
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42","43"}
+
+-- # count
+
+SELECT count(*), MIN("at")::text FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND (
+kind <> 'keep'
+);
+-- 1: string 2026-03-29 01:00:00.000000+00
+
+SELECT count(*) FROM ONLY "public"."event" WHERE "at" IS NULL AND (
+kind <> 'keep'
+);
+
+SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1::text::timestamptz)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS TRUE;
+-- 1: string 2026-03-29 01:00:00.000000+00
+
+-- # implausible_before
+
+SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string -0001-11-30 00:00:00.000000+00
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz AND "at" <= $3::text::timestamp with time zone AND (
+kind <> 'keep'
+) LIMIT 201
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string -0001-11-30 00:00:00.000000+00
+-- 3: string 2026-01-02 03:04:05+00
+
+-- # the answer of an earlier execution
+
+SELECT batch_key, planned, outcomes, cascaded, detail, evidence_root, deferred FROM curfew.receipt WHERE run = $1 AND seq = $2;
+-- 1: string run
+-- 2: int64 9
+
