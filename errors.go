@@ -3,6 +3,8 @@ package curfew
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Kind sorts errors by who can do something about them. The command line turns it into an exit code.
@@ -54,6 +56,30 @@ func HintOf(err error) string {
 		}
 		err = e.Err
 	}
+}
+
+// flatError is an error told on one line.
+type flatError struct {
+	text string
+	err  error
+}
+
+func (e *flatError) Error() string { return e.text }
+func (e *flatError) Unwrap() error { return e.err }
+
+// oneLine puts what a driver says on several lines, one for each address it tried, on one, and each thing once.
+func oneLine(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return err
+	}
+	var told []string
+	for _, l := range lines {
+		if l = strings.Join(strings.Fields(l), " "); l != "" && !slices.Contains(told, l) {
+			told = append(told, l)
+		}
+	}
+	return &flatError{strings.ReplaceAll(strings.Join(told, "; "), ":; ", ": "), err}
 }
 
 // fail makes an *Error from a format and a hint.

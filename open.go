@@ -64,7 +64,7 @@ func Open(_ context.Context, opts Options) (*Curfew, error) {
 // load reads the policy file. Errors in it say themselves what to do.
 func load(path string) (*policy.File, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fail(KindConfig, "--config FILE or CURFEW_CONFIG says where it is; curfew init URL --write "+filepath.Base(path)+" makes one",
+		return nil, fail(KindConfig, "--config FILE or CURFEW_CONFIG says where it is; curfew init URL --write "+path+" makes one",
 			"there is no policy file %s", path)
 	}
 	file, err := policy.Load(path)
@@ -230,7 +230,7 @@ func (c *Curfew) database(ctx context.Context, name string) (*target.DB, error) 
 		if engineOf(conf.URL) == target.SQLite {
 			hint = "a relative path starts from the folder of " + c.fileName()
 		}
-		return nil, &Error{Kind: KindUnreachable, Hint: hint, Err: err}
+		return nil, &Error{Kind: KindUnreachable, Hint: hint, Err: oneLine(err)}
 	}
 	c.dbs[name] = db
 	return db, nil
@@ -319,6 +319,7 @@ func ledgerError(err error) error {
 	case errors.As(err, &newer):
 		return wrap(KindRefused, "use the curfew that migrated it, or a newer one")
 	default:
+		err = oneLine(err)
 		return wrap(KindUnreachable, "is the ledger's database up? its URL is ledger: in the policy file")
 	}
 }

@@ -3,7 +3,6 @@ package curfew
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -74,9 +73,20 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 	return plan, nil
 }
 
-// oldest is the smallest trigger as people read it: a number with a unit as an instant, anything else as the database prints it.
+// oldest is the smallest trigger as people read it: as an instant where it can be read as one, else as the database prints it.
 func oldest(p *policy.Policy, printed string) string {
 	n, err := strconv.ParseInt(printed, 10, 64)
+	if p.Trigger.Unit == "" {
+		zone := p.TriggerLocation()
+		if zone == nil && p.Trigger.Format == "" {
+			zone = time.UTC // a type of instants, printed in the session's zone
+		}
+		at, err := policy.ParseInstant(printed, cmp.Or(p.Trigger.Format, policy.ISO8601), zone)
+		if err != nil || len(printed) == len(time.DateOnly) { // a date stays one
+			return printed
+		}
+		return at.UTC().Format(time.RFC3339Nano)
+	}
 	if err != nil {
 		return printed
 	}

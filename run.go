@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"curfew.dev/curfew/api"
@@ -251,7 +252,7 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 		Worker: executor{&worker.Worker{Job: job, AsOf: run.AsOf, KeyID: keys.ID(), Waits: shortWaits, Logger: c.log}}}
 	if req.Progress != nil {
 		estimate := c.estimate(ctx, job, run)
-		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate, Done: r.Planned}) }
+		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(), Done: r.Planned}) }
 	}
 	run, err = dispatch.Drain(ctx, run.ID, o)
 	return c.settleEnd(ctx, l, run, err)
@@ -304,18 +305,22 @@ func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, jo
 	return run, nil
 }
 
-// estimate is how many rows the run will settle, or -1: it is for the progress line and not worth a long look.
-func (c *Curfew) estimate(ctx context.Context, job *target.Job, run ledger.Run) int64 {
+// estimate counts, beside the work, how many rows the run will settle. Until that is known, and when it takes too long to
+// find out for a progress line, the answer is -1.
+func (c *Curfew) estimate(ctx context.Context, job *target.Job, run ledger.Run) func() int64 {
+	var known atomic.Int64
+	known.Store(-1)
 	if run.PagedOut || len(run.Cursor) > 0 {
-		return -1
+		return known.Load
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	n, err := job.CountDue(ctx)
-	if err != nil {
-		return -1
-	}
-	return n.Due + n.Unreadable
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if n, err := job.CountDue(ctx); err == nil {
+			known.Store(n.Due + n.Unreadable)
+		}
+	}()
+	return known.Load
 }
 
 // settleEnd turns what Drain says into what the caller is told, and records an interruption.

@@ -68,13 +68,21 @@ func (c *Curfew) tablesOf(database string) []string {
 	return tables
 }
 
-// readsOf lists the tables of a database whose rows go along with governed ones and are counted, sorted.
+// readsOf lists the tables of a database that runs only look at, sorted: those whose rows go along with governed ones and are
+// counted, and those that the policies' own SQL reads.
 func (c *Curfew) readsOf(database string) []string {
 	var tables []string
-	governed := c.tablesOf(database)
+	governed, engine := c.tablesOf(database), engineOf(c.file.Databases[database].URL)
 	for _, p := range c.file.Policies {
-		for _, t := range p.Cascade {
-			if p.Database == database && !slices.Contains(tables, t) && !slices.Contains(governed, t) {
+		if p.Database != database {
+			continue
+		}
+		reads := slices.Clone(p.Cascade)
+		for _, sql := range []string{p.Where, p.Unless, p.Trigger.Expr} {
+			reads = append(reads, target.TablesRead(engine, sql)...)
+		}
+		for _, t := range reads {
+			if !slices.Contains(tables, t) && !slices.Contains(governed, t) {
 				tables = append(tables, t)
 			}
 		}
@@ -113,7 +121,8 @@ func withoutSecrets(raw string) string {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return "the ledger"
+		scheme, _, _ := strings.Cut(raw, ":")
+		return scheme + "://…"
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
@@ -127,19 +136,29 @@ func Init(ctx context.Context, url string, logger *slog.Logger) (api.Proposal, e
 	if scheme, _, ok := strings.Cut(url, ":"); !ok || !slices.Contains([]string{"postgres", "postgresql", "mysql", "mariadb", "sqlite"}, scheme) {
 		return api.Proposal{}, fail(KindUsage, forms, "this is no URL of a database that curfew knows") // it may hold a password: it is not repeated
 	}
-	db, err := target.Open(ctx, "database", url, target.OpenOptions{Logger: logger})
+	name := withoutSecrets(url) // the database has no name yet
+	db, err := target.Open(ctx, name, url, target.OpenOptions{Logger: logger})
 	if err != nil {
-		return api.Proposal{}, &Error{Kind: KindUnreachable, Err: err, Hint: forms}
+		return api.Proposal{}, &Error{Kind: KindUnreachable, Err: oneLine(err), Hint: forms}
 	}
 	defer db.Close()
 	suggestions, err := db.Suggest(ctx)
 	if err != nil {
 		return api.Proposal{}, targetError("", err)
 	}
+	tables, err := db.Tables(ctx)
+	if err != nil {
+		return api.Proposal{}, targetError("", err)
+	}
 	server := db.Described()
-	proposal := api.Proposal{Engine: string(server.Engine), Server: describe(server), Policies: []api.ProposedTable{}}
+	proposal := api.Proposal{Engine: string(server.Engine), Server: describe(server), Policies: []api.ProposedTable{}, LeftOut: []string{}}
 	for _, s := range suggestions {
 		proposal.Policies = append(proposal.Policies, proposed(s))
+	}
+	for _, t := range tables {
+		if !slices.ContainsFunc(suggestions, func(s target.Suggestion) bool { return s.Table == t }) {
+			proposal.LeftOut = append(proposal.LeftOut, t)
+		}
 	}
 	return proposal, nil
 }

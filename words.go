@@ -8,7 +8,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// ruleInWords says in a sentence when a row goes: "2y after occurred_at, a text in iso8601 read in UTC".
+// ruleInWords says in a sentence when a row goes: "2 years after occurred_at, a text in iso8601 read in UTC".
 func ruleInWords(p *policy.Policy) string {
 	t := p.Trigger
 	what := t.Column
@@ -20,9 +20,9 @@ func ruleInWords(p *policy.Policy) string {
 	case t.Until && p.Keep.IsZero():
 		fmt.Fprintf(&b, "%s once %s has passed", p.Action, what)
 	case t.Until:
-		fmt.Fprintf(&b, "%s %s after %s has passed", p.Action, p.Keep, what)
+		fmt.Fprintf(&b, "%s %s after %s has passed", p.Action, periodInWords(p.Keep), what)
 	default:
-		fmt.Fprintf(&b, "%s %s after %s", p.Action, p.Keep, what)
+		fmt.Fprintf(&b, "%s %s after %s", p.Action, periodInWords(p.Keep), what)
 	}
 	var reading []string
 	if t.Unit != "" {
@@ -56,6 +56,35 @@ func ruleInWords(p *policy.Policy) string {
 		b.WriteString("; at the very cutoff too")
 	}
 	return b.String()
+}
+
+// periodInWords writes a period so that nobody takes 2m for two months: "2 minutes", "1 year and 6 months". An exact one is told in
+// the largest unit that leaves nothing over, up to days: 730d is not two years.
+func periodInWords(p policy.Period) string {
+	var parts []string
+	add := func(n int64, unit string) {
+		if n == 1 {
+			parts = append(parts, "1 "+unit)
+		} else if n > 1 {
+			parts = append(parts, fmt.Sprintf("%d %ss", n, unit))
+		}
+	}
+	add(int64(p.Years), "year")
+	add(int64(p.Months), "month")
+	for _, u := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if p.Exact > 0 && p.Exact%u.length == 0 {
+			add(int64(p.Exact/u.length), u.name)
+			break
+		}
+	}
+	if len(parts) > 1 {
+		last := len(parts) - 1
+		return strings.Join(parts[:last], ", ") + " and " + parts[last]
+	}
+	return strings.Join(parts, "")
 }
 
 // scheduleInWords says when a policy is started; "" when nothing starts it.

@@ -19,16 +19,31 @@ func parse(t *testing.T, lines string) *policy.Policy {
 
 func TestRuleInWords(t *testing.T) {
 	for lines, want := range map[string]string{
-		"    keep: 2y\n    since: occurred_at\n":                                             "delete 2y after occurred_at",
+		"    keep: 2y\n    since: occurred_at\n":                                             "delete 2 years after occurred_at",
 		"    until: expires_at\n":                                                            "delete once expires_at has passed",
-		"    keep: 36h\n    until: expires_at\n    at_cutoff: due\n":                         "delete 36h after expires_at has passed; at the very cutoff too",
-		"    keep: 6mo\n    since: {column: at, unit: ms}\n    timezone: Europe/Berlin\n":    "delete 6mo after at (read in milliseconds), by the calendar of Europe/Berlin",
-		"    keep: 90d\n    since: {column: at, format: iso8601, zone: UTC, null: never}\n":  "delete 90d after at (read as iso8601 in UTC); never when it is NULL",
-		"    keep: 1y\n    since: {column: at, null: due, implausible_before: 2000-01-01}\n": "delete 1y after at; at once when it is NULL; not when it is before 2000-01-01",
-		"    keep: 1y\n    since: {expr: 'COALESCE(a, b)', type: timestamptz}\n":             "delete 1y after COALESCE(a, b)",
+		"    keep: 36h\n    until: expires_at\n    at_cutoff: due\n":                         "delete 36 hours after expires_at has passed; at the very cutoff too",
+		"    keep: 6mo\n    since: {column: at, unit: ms}\n    timezone: Europe/Berlin\n":    "delete 6 months after at (read in milliseconds), by the calendar of Europe/Berlin",
+		"    keep: 90d\n    since: {column: at, format: iso8601, zone: UTC, null: never}\n":  "delete 90 days after at (read as iso8601 in UTC); never when it is NULL",
+		"    keep: 1y\n    since: {column: at, null: due, implausible_before: 2000-01-01}\n": "delete 1 year after at; at once when it is NULL; not when it is before 2000-01-01",
+		"    keep: 1y\n    since: {expr: 'COALESCE(a, b)', type: timestamptz}\n":             "delete 1 year after COALESCE(a, b)",
 	} {
 		if got := ruleInWords(parse(t, lines)); got != want {
 			t.Errorf("%sis %q, want %q", lines, got, want)
+		}
+	}
+}
+
+func TestPeriodInWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"2m": "2 minutes", "2mo": "2 months", "2y": "2 years", "730d": "730 days", "1d": "1 day", "24h": "1 day", "36h": "36 hours", "2w": "14 days",
+		"90s": "90 seconds", "120s": "2 minutes", "P1Y6M": "1 year and 6 months", "P1Y6M3D": "1 year, 6 months and 3 days",
+	} {
+		p, err := policy.ParsePeriod(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := periodInWords(p); got != want {
+			t.Errorf("%s is %q, want %q", text, got, want)
 		}
 	}
 }

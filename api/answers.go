@@ -92,6 +92,7 @@ type Proposal struct {
 	Engine   string          `json:"engine"`
 	Server   string          `json:"server"`
 	Policies []ProposedTable `json:"policies"`
+	LeftOut  []string        `json:"left_out"` // tables that were looked at and not proposed
 }
 
 // ProposedTable is one table that looks as if its rows should not stay for ever.

@@ -54,6 +54,13 @@ var compactText = regexp.MustCompile(`^([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})(
 // later one is taken, see [Wall.Instant]. A date alone means the whole day and
 // reads as the instant at which that day is over, see [DayOver].
 func ParseInstant(text string, format Format, loc *time.Location) (time.Time, error) {
+	if t, ok := parsePlain(text, format, loc); ok {
+		return t, nil
+	}
+	return parseByPattern(text, format, loc)
+}
+
+func parseByPattern(text string, format Format, loc *time.Location) (time.Time, error) {
 	var m []string
 	switch format {
 	case ISO8601:
@@ -87,6 +94,42 @@ func ParseInstant(text string, format Format, loc *time.Location) (time.Time, er
 		return DayOver(d, loc), nil
 	}
 	return Wall{time.Date(d.Year, d.Month, d.Day, h, min, sec, nanos(m[7]), time.UTC)}.Instant(loc), nil
+}
+
+// parsePlain reads the two shapes that nearly all stored texts have, 2006-01-02T15:04:05[.000]Z and the same without Z, without
+// the regular expression: a table of them is read several times faster. It reports false for anything it is not sure of.
+func parsePlain(text string, format Format, loc *time.Location) (time.Time, bool) {
+	if format != ISO8601 || len(text) < 19 || len(text) > 30 ||
+		text[4] != '-' || text[7] != '-' || (text[10] != 'T' && text[10] != ' ') || text[13] != ':' || text[16] != ':' {
+		return time.Time{}, false
+	}
+	ok := true
+	two := func(i int) int {
+		a, b := text[i]-'0', text[i+1]-'0'
+		ok = ok && a <= 9 && b <= 9
+		return int(a)*10 + int(b)
+	}
+	d := Date{two(0)*100 + two(2), time.Month(two(5)), two(8)}
+	h, min, sec := two(11), two(14), two(17)
+	rest, ns := text[19:], 0
+	if rest != "" && rest[0] == '.' {
+		digits := 1
+		for scale := 100_000_000; digits < len(rest) && digits <= 9 && rest[digits] >= '0' && rest[digits] <= '9'; digits++ {
+			ns += int(rest[digits]-'0') * scale
+			scale /= 10
+		}
+		ok = ok && digits > 1
+		rest = rest[digits:]
+	}
+	if !ok || rest != "" && rest != "Z" || rest == "" && loc == nil ||
+		d.Year < 1 || d.Month < 1 || d.Month > 12 || d.Day < 1 || d.Day > daysIn(d.Year, d.Month) || h > 23 || min > 59 || sec > 59 {
+		return time.Time{}, false
+	}
+	t := time.Date(d.Year, d.Month, d.Day, h, min, sec, ns, time.UTC)
+	if rest == "" && loc != time.UTC {
+		return Wall{t}.Instant(loc), true
+	}
+	return t, true
 }
 
 // atoi reads digits that a regular expression counted; "" is 0.

@@ -136,6 +136,8 @@ func (s *sqlScanner) stringLiteral() error {
 	if n := len(s.open); n > 0 && sqliteDate[s.open[n-1].fn] {
 		if l := strings.ToLower(strings.TrimSpace(body)); l == "localtime" || l == "utc" {
 			return &fault{fmt.Sprintf("the modifier '%s' depends on the time zone of the process", body), "leave it out"}
+		} else if l == "subsec" || l == "subsecond" {
+			return &fault{fmt.Sprintf("'%s' can stand for the time of the statement", body), "leave it out"}
 		}
 	}
 	s.push(sqlToken{kind: "string"})

@@ -12,7 +12,7 @@ import (
 
 var seeds = []string{
 	"0 2 * * *", "*/7 * * * *", "30 2 29 2 */7", "0 0 13 * 5", "@daily", "@hourly", "0 0 30 2 *", "0-59/2,5 22-2 * jan-Mar fri-7", "* * * * *",
-	"5/10 * * * *", "0 0 ? * L", "0 0 2 * * *", "", "@", "\u00a00 2 * * *", "٣ * * * *", "0 0 31 2,4 sun",
+	"5/10 * * * *", "0 0 ? * L", "0 0 2 * * *", "", "@", "\u00a00 2 * * *", "٣ * * * *", "0 0 31 2,4 sun", "0 0 1 1 0,",
 }
 
 // FuzzParse looks for expressions that end the process, for errors that do not

@@ -125,6 +125,9 @@ func (f field) parse(text string) (uint64, *Error) {
 	for part := range strings.SplitSeq(text, ",") {
 		values, e := f.parsePart(part)
 		if e != nil {
+			if part == "" && at > 0 {
+				at-- // point at the comma
+			}
 			e.Column = utf8.RuneCountInString(text[:at])
 			return 0, e
 		}

@@ -105,7 +105,7 @@ func (c Cron) rateWords() (words string, clock bool) {
 		return "", false
 	case c.hour == full(0, 23):
 		return c.minuteWords(minutes), false
-	case len(minutes) == 1 && hourStep > 1 && last+hourStep == 24: // on into the next day
+	case len(minutes) == 1 && last+hourStep == 24: // on into the next day
 		return fmt.Sprintf("every %d hours from %s", hourStep, clockTime(first, minutes[0])), true
 	case len(hours) == 1 || hourStep == 1:
 		if rate := everyMinutes(minutes); rate != "" {

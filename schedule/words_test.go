@@ -57,7 +57,12 @@ func TestWords(t *testing.T) {
 		{"10-20 * * * *", "every hour at every minute from 10 to 20"},
 		{"*/2 * 1 1 *", "every 2 minutes, on the 1st of January"},
 		{"*/45 * * * *", "every hour at minutes 0 and 45"},
+		{"40-50/10 * * * *", "every hour at minutes 40 and 50"},
+		{"0 0 28 * *", "on the 28th of every month at 00:00"},
+		{"0 0 29 * *", "on the 29th of every month, if it has one, at 00:00"},
 		// What has no short words is quoted.
+		{"0 0 1 * */2", `at the times of cron "0 0 1 * */2"`},
+		{"0 8-22/2 * * *", `at the times of cron "0 8-22/2 * * *"`},
 		{"0 */5 * * *", `at the times of cron "0 */5 * * *"`},
 		{"0 0 */2 * 5", `at the times of cron "0 0 */2 * 5"`},
 		{"0-59 0-23 * * *", `at the times of cron "0-59 0-23 * * *"`},

@@ -51,8 +51,9 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) (stri
 	return a
 }
 
-const rootLong = `curfew deletes rows of SQL tables when a retention policy says so: on schedule,
-exactly once, with a record of every run that anyone can check.
+const rootLong = `curfew deletes rows of SQL tables when a retention policy says that their time is
+up: exactly once, with a record of every run that anyone can check. It runs when it is
+called: by hand, by cron, by your orchestrator.
 
 The policies are in one file, curfew.yaml. Start with one of:
 

@@ -96,18 +96,17 @@ func (p *printer) finding(f api.Finding) {
 		color = bad
 	}
 	const indent = "             "
-	p.linef("  %s  %s", p.paint(color, fmt.Sprintf("%-9s", label)), wrap(f.Message, indent))
+	p.linef("  %s  %s", p.paint(color, fmt.Sprintf("%-9s", label)), wrap(f.Message, indent, p.columns()))
 	if f.Hint != "" {
-		p.linef("%s%s", indent, p.paint(faint, wrap(f.Hint, indent)))
+		p.linef("%s%s", indent, p.paint(faint, wrap(f.Hint, indent, p.columns())))
 	}
 	if f.Statement != "" {
 		p.linef("%s%s", indent, strings.ReplaceAll(f.Statement, "\n", "\n"+indent))
 	}
 }
 
-// wrap breaks a sentence into lines of about 100 columns, all but the first behind indent.
-func wrap(s, indent string) string {
-	const width = 100
+// wrap breaks a sentence into lines of width columns, all but the first behind indent. The first is taken to stand as far in.
+func wrap(s, indent string, width int) string {
 	var b strings.Builder
 	column := len(indent)
 	for i, word := range strings.Fields(s) {

@@ -14,6 +14,7 @@ for the names of policies and databases and the ids of runs.
   fish        curfew completion fish > ~/.config/fish/completions/curfew.fish
   powershell  curfew completion powershell >> $PROFILE
 
+bash needs the package bash-completion (version 2) to be installed and loaded.
 Then start a new shell.`
 
 func (a *app) completionCommand() *cobra.Command {

@@ -77,8 +77,9 @@ func (s *site) passed(policy string, rows int) map[string]int {
 // TestKilledAtEveryPoint kills a run the first time it comes by each point, its successor the second time, and another run
 // the last time. Whoever follows finds what is there and does the rest, exactly.
 func TestKilledAtEveryPoint(t *testing.T) {
+	const few, many = 120, 250
 	onEachSite(t, twoPolicies, twoTables, func(s *site) {
-		passes := map[string]map[string]int{"plain": s.passed("plain", 400), "rich": s.passed("rich", 200)}
+		passes := map[string]map[string]int{"plain": s.passed("plain", many), "rich": s.passed("rich", few)}
 		for i, point := range points {
 			one, other := "plain", "rich"
 			if i%2 == 1 {
@@ -87,7 +88,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 			if passes[one][point] == 0 {
 				s.Fatalf("no run passes %q", point)
 			}
-			k := s.fill(one, 200)
+			k := s.fill(one, few)
 			if !s.kill(k, point+":1") {
 				s.Errorf("a run passed %q and was not killed", point)
 			}
@@ -96,7 +97,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 
 			// How often some points are passed varies a little with who is first: the last time is looked for from above.
 			for n := passes[other][point]; ; n-- {
-				k := s.fill(other, map[string]int{"plain": 400, "rich": 200}[other])
+				k := s.fill(other, map[string]int{"plain": many, "rich": few}[other])
 				killed := s.kill(k, fmt.Sprintf("%s:%d", point, n))
 				s.finish(k)
 				if killed {
@@ -109,7 +110,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 
 // TestKilledAtRandom kills fifty processes on each database: between two steps, and at any moment.
 func TestKilledAtRandom(t *testing.T) {
-	const kills, rows = 50, 300
+	const kills, rows = 50, 200
 	onEachSite(t, twoPolicies, twoTables, func(s *site) {
 		start := time.Now()
 		passes := s.passed("rich", rows)["any"]

@@ -150,6 +150,7 @@ func (p *printer) proposal(proposal api.Proposal, db databaseName) {
 	if len(proposal.Policies) == 0 {
 		p.linef("# No table has a column that looks like an expiry or like the time of an event.")
 		p.linef("policies: {}")
+		p.leftOut(proposal.LeftOut)
 		return
 	}
 	if !slices.ContainsFunc(proposal.Policies, func(t api.ProposedTable) bool { return len(t.Refusals) == 0 }) {
@@ -163,6 +164,17 @@ func (p *printer) proposal(proposal api.Proposal, db databaseName) {
 		}
 		p.proposedTable(t, db)
 	}
+	p.leftOut(proposal.LeftOut)
+}
+
+// leftOut names the tables without a proposal, so that nobody takes silence for an answer.
+func (p *printer) leftOut(tables []string) {
+	if len(tables) == 0 {
+		return
+	}
+	p.linef("")
+	p.linef("# Looked at and not proposed: no column there says by its name and its values when a row's time is up.")
+	p.linef("# %s", wrap(oneLine(strings.Join(tables, ", ")), "# ", 100))
 }
 
 // proposedTable writes a policy. One that would be refused as it stands is commented out, with the reasons.

@@ -1,4 +1,4 @@
-// Command curfew is the command line of curfew: it deletes rows when their time is up, on schedule, exactly once, and
+// Command curfew is the command line of curfew: it deletes rows when their time is up, exactly once, and
 // leaves proof.
 package main
 

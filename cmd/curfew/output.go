@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,9 +22,9 @@ func (a *app) answer(v any, table func(p *printer)) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)
 	}
-	terminal, _ := isTerminal(a.stdout)
+	terminal, width := isTerminal(a.stdout)
 	noColor, _ := a.getenv("NO_COLOR")
-	p := &printer{color: terminal && !a.noColor && noColor == ""}
+	p := &printer{width: width, color: terminal && !a.noColor && noColor == ""}
 	table(p)
 	_, err := io.WriteString(a.stdout, p.b.String())
 	return err
@@ -33,7 +34,11 @@ func (a *app) answer(v any, table func(p *printer)) error {
 type printer struct {
 	b     strings.Builder
 	color bool
+	width int // of the terminal; 0 when the answer goes somewhere else
 }
+
+// columns is where sentences are wrapped.
+func (p *printer) columns() int { return cmp.Or(p.width, 80) }
 
 func (p *printer) linef(format string, args ...any) { fmt.Fprintf(&p.b, format+"\n", args...) }
 
@@ -101,6 +106,37 @@ func (p *printer) table(rows [][]cell) {
 			}
 		}
 		p.linef("%s", strings.TrimRight(b.String(), " "))
+	}
+}
+
+// list writes rows like table. On a terminal too narrow for that, the last column goes below its row; elsewhere a row is a line,
+// for programs that read lines.
+func (p *printer) list(rows [][]cell) {
+	one := &printer{}
+	one.table(rows)
+	wide := 0
+	for line := range strings.Lines(one.b.String()) {
+		wide = max(wide, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	if p.width == 0 || wide <= p.width {
+		p.table(rows)
+		return
+	}
+	short := make([][]cell, len(rows))
+	for i, row := range rows {
+		short[i] = row[:len(row)-1]
+	}
+	const indent = "    "
+	rest := &printer{color: p.color}
+	rest.table(short)
+	i := 0
+	for line := range strings.Lines(rest.b.String()) {
+		p.b.WriteString(line)
+		last := rows[i][len(rows[i])-1]
+		if last.text != "" {
+			p.linef("%s%s", indent, p.paint(last.color, wrap(last.text, indent, p.width)))
+		}
+		i++
 	}
 }
 

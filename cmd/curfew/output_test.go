@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 
 func TestWrap(t *testing.T) {
 	s := strings.Repeat("four ", 40)
-	for i, line := range strings.Split(wrap(s, "    "), "\n") {
+	for i, line := range strings.Split(wrap(s, "    ", 100), "\n") {
 		if i > 0 && !strings.HasPrefix(line, "    four") {
 			t.Errorf("line %d is not indented: %q", i, line)
 		}
@@ -109,6 +109,20 @@ func TestYearsBefore(t *testing.T) {
 		}
 		if got := yearsBefore(at, 2).Format(time.DateOnly); got != want {
 			t.Errorf("two years before %s is %s, want %s", from, got, want)
+		}
+	}
+}
+
+// A list on a narrow terminal has its last column below, and one that fits or is no terminal's has it beside.
+func TestList(t *testing.T) {
+	rows := [][]cell{heads("RUN", "STATE", "OUTCOMES"), {text("98ccbad76efa"), text("succeeded"), text("1,158 deleted, 1 guarded, 1 blocked")}, {text("7c3c"), text("failed"), text("")}}
+	beside := "RUN           STATE      OUTCOMES\n98ccbad76efa  succeeded  1,158 deleted, 1 guarded, 1 blocked\n7c3c          failed\n"
+	below := "RUN           STATE\n    OUTCOMES\n98ccbad76efa  succeeded\n    1,158 deleted, 1 guarded,\n    1 blocked\n7c3c          failed\n"
+	for width, want := range map[int]string{0: beside, 80: beside, 30: below} {
+		p := &printer{width: width}
+		p.list(rows)
+		if got := p.b.String(); got != want {
+			t.Errorf("%d columns:\n%s\nwant\n%s", width, got, want)
 		}
 	}
 }

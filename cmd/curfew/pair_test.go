@@ -46,6 +46,24 @@ func (s *site) lastPass(k *stock, p *process) {
 	})
 }
 
+// TestOnePagesWhileTheOtherSettles: a process that only settles, because the pace makes it wait with its next page, learns by
+// that how far another has paged. It must go on from there, not from where itself was.
+func TestOnePagesWhileTheOtherSettles(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, postgres, ledgerWithin, strings.ReplaceAll(oneByOne, "pace: none", "pace: 10"), twoTables...)
+	k := s.fill("plain", 63)
+	one := s.start("executed:1:stop", runArgs("plain", k.asOf)...)
+	one.stopped("executed")
+	two := s.start("executing:2:stop", runArgs("plain", k.asOf)...)
+	two.stopped("executing")
+	one.signal(syscall.SIGCONT)
+	s.well(one)
+	s.exact(k, s.answer(one))
+	two.signal(syscall.SIGCONT)
+	s.well(two)
+	s.exact(k, s.answer(two))
+}
+
 // TestOneEndsWhileTheOtherRetries: one process has seen that all batches are settled; before it looks for deferred rows, the
 // other takes them up. The run is not finished then, and the first must not end it.
 func TestOneEndsWhileTheOtherRetries(t *testing.T) {

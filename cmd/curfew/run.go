@@ -48,6 +48,11 @@ func (a *app) runCommand() *cobra.Command {
 		ValidArgsFunction: a.completePolicies(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Policy = args[0]
+			for _, name := range []string{"operation", "as-of"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+					return usageError("leave the flag out, or give it a value; an unset variable in a script gives none", "--%s is empty", name)
+				}
+			}
 			if asOf != "" {
 				t, err := parseInstant(asOf)
 				if err != nil {

@@ -82,7 +82,7 @@ func (p *printer) runs(runs []api.Run) {
 			colored(stateColor(r.State), r.State), number(r.Planned), text(outcomes(r.Outcomes)),
 		})
 	}
-	p.table(rows)
+	p.list(rows)
 }
 
 // outcomes writes outcomes on one line.

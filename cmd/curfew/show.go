@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (p *printer) detail(d api.RunDetail) {
 		for _, b := range d.Blocked[:min(len(d.Blocked), blockedShown)] {
 			rows = append(rows, []cell{text(b.Row), text(b.Outcome), text(second(b.FirstSeen)), text(b.Reason)})
 		}
-		p.table(rows)
+		p.list(rows)
 		if more := len(d.Blocked) - blockedShown; more > 0 {
 			p.linef("and %s more (--output json has them)", count(int64(more)))
 		}
@@ -79,9 +80,9 @@ func (p *printer) audit(entries []api.AuditEntry) {
 			single++
 			continue
 		}
-		rows = append(rows, []cell{number(e.Seq), text(second(e.At)), text(e.Event), text(e.Actor), text(pairs(e.Data))})
+		rows = append(rows, []cell{{text: strconv.FormatInt(e.Seq, 10), number: true}, text(second(e.At)), text(e.Event), text(e.Actor), text(pairs(e.Data))})
 	}
-	p.table(rows)
+	p.list(rows)
 	if single > 0 {
 		p.linef("and %s about single batches and rows (--output json has them)", count(single))
 	}

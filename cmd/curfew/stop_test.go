@@ -28,7 +28,8 @@ func TestStoppedBeforeTheCommit(t *testing.T) {
 		for _, policy := range []string{"plain", "rich"} {
 			for _, point := range []string{"claimed", "changed", "completed"} {
 				k := s.fill(policy, 100)
-				first := s.start(point+":2:stop", runArgs(policy, k.asOf)...)
+				// In one SQLite file the dispatcher may be waiting for the worker's transaction, and never come to rest.
+				first := s.start(point+map[string]string{sqlite: ":2:stop", postgres: ":2:pause", mariadb: ":2:pause"}[s.engine], runArgs(policy, k.asOf)...)
 				first.stopped(point)
 				second := s.start("accepted:1:say", runArgs(policy, k.asOf)...)
 				second.says(marker + "accepted")

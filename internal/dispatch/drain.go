@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,11 +30,11 @@ func Drain(ctx context.Context, runID string, o Options) (ledger.Run, error) {
 		return d.run, err
 	}
 	err := d.loop(ctx)
-	cancel()
-	d.discard()
 	if err == nil {
 		return d.run, nil
 	}
+	// What is in hand is done or not by the time we are back; what is done is settled, whatever became of the rest.
+	err = errors.Join(err, d.settleInHand(ctx))
 	if stop := (*StopError)(nil); errors.As(err, &stop) {
 		hook("ending")
 		run, eerr := o.Ledger.End(context.WithoutCancel(ctx), runID, ledger.Failed, stop.Why, stop.Error())
@@ -230,6 +231,9 @@ func (d *drain) adapt(r result) {
 	}
 }
 
+// paceCredit is how far a run may lag behind its pace and still make up for it.
+const paceCredit = 100 * time.Millisecond
+
 func (d *drain) paced() bool { return d.Batch.Pace <= 0 || !time.Now().Before(d.next) }
 
 // page reads the next page and admits it, together with what there is to settle.
@@ -245,9 +249,9 @@ func (d *drain) page(ctx context.Context) error {
 	if p.Batch != nil {
 		batches = []Batch{*p.Batch}
 		if d.Batch.Pace > 0 {
-			now := time.Now()
-			if d.next.Before(now) {
-				d.next = now
+			// What was lost to a short wait is made up for; a long one earns no burst.
+			if floor := time.Now().Add(-paceCredit); d.next.Before(floor) {
+				d.next = floor
 			}
 			d.next = d.next.Add(time.Duration(int64(time.Second) * int64(p.Batch.Rows) / int64(d.Batch.Pace)))
 		}
@@ -303,6 +307,12 @@ func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 			"batch", s.Batch.String(), "planned", s.Planned, "outcomes", map[string]int64(s.Outcomes), "deferred", s.Deferred, "took", s.Duration)
 	}
 	d.settle = nil
+	if a == nil && !bytes.Equal(run.Cursor, d.run.Cursor) {
+		// Another process pages too. The cursor in the clear must stay the one that the next admission is compared by.
+		if d.cursor, err = d.open(run.ID, run.Cursor); err != nil {
+			return err
+		}
+	}
 	d.run = run
 	if d.Report != nil {
 		d.Report(d.run)
@@ -377,10 +387,21 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("run %.12s ended as %s (%s)", e.Run.ID, e.Run.State, e.Run.WhyEnded)
 }
 
-// discard waits for the workers that were cut short.
-func (d *drain) discard() {
+// settleInHand lets the batches in hand come to their end and settles those that were done: their rows are gone, and a run that
+// ends now has nobody else who would say so.
+func (d *drain) settleInHand(ctx context.Context) error {
 	for d.working > 0 {
-		<-d.results
-		d.working--
+		r := <-d.results
+		if r.err != nil {
+			d.working--
+			continue
+		}
+		if err := d.take(r); err != nil {
+			return err
+		}
 	}
+	if len(d.settle) == 0 {
+		return nil
+	}
+	return d.step(ctx, nil)
 }

@@ -10,7 +10,7 @@ import (
 // locked; last that rows still locked by others have had their second chance.
 func (x *execution) account(ctx context.Context, t *tally, missing []tuple, ours func(tuple) bool, last bool) error {
 	for chunk := range slices.Chunk(missing, x.j.d.maxKeys()) {
-		open, err := x.sift(ctx, t, chunk)
+		open, err := x.sift(ctx, t, chunk, ours)
 		if err != nil {
 			return err
 		}
@@ -42,8 +42,8 @@ func among(keys []tuple) func(tuple) bool {
 }
 
 // sift gives each row that is gone, no longer due, held or guarded its outcome, and returns the rest. The questions are asked
-// in that order, so a row has one answer.
-func (x *execution) sift(ctx context.Context, t *tally, keys []tuple) ([]tuple, error) {
+// in that order, so a row has one answer. A row that we hold locked and that is gone went along with another of this batch.
+func (x *execution) sift(ctx context.Context, t *tally, keys []tuple, ours func(tuple) bool) ([]tuple, error) {
 	steps := []struct {
 		outcome string
 		cond    func(*query)
@@ -58,7 +58,13 @@ func (x *execution) sift(ctx context.Context, t *tally, keys []tuple) ([]tuple, 
 		if err != nil {
 			return nil, err
 		}
-		t.put(s.outcome, without(keys, pass)...)
+		for _, k := range without(keys, pass) {
+			if s.outcome == "gone" && ours(k) {
+				t.put("deleted", k)
+			} else {
+				t.put(s.outcome, k)
+			}
+		}
 		keys = pass
 	}
 	return keys, nil
@@ -89,7 +95,7 @@ func (j *Job) rehearse(ctx context.Context, keys []tuple) (*Result, error) {
 	x.holds = holds // a database without curfew's tables has no holds to obey
 	t := newTally()
 	for chunk := range slices.Chunk(keys, j.d.maxKeys()) {
-		open, err := x.sift(ctx, t, chunk)
+		open, err := x.sift(ctx, t, chunk, none)
 		if err != nil {
 			return nil, redact(err)
 		}

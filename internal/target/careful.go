@@ -29,24 +29,33 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 	if err != nil {
 		return err
 	}
-	if err := x.waitFor(ctx, quickWait); err != nil {
-		return err
+	last := w.Phase == phaseRetry
+	if !last { // the pass at the end has time, for what holds the rows' children too
+		if err := x.waitFor(ctx, quickWait); err != nil {
+			return err
+		}
 	}
 	free := ours
+	if x.j.readsOthers() {
+		// What another table said may be as old as the moment when the lock was asked for. The rows are ours now: ask again.
+		if free, err = x.only(ctx, ours, func(q *query) { q.add(" AND "); x.j.isDue(q); x.j.inScope(q) }); err != nil {
+			return err
+		}
+	}
 	if x.j.p.Unless != "" {
-		if free, err = x.unguardedOf(ctx, ours); err != nil {
+		if free, err = x.unguardedOf(ctx, free); err != nil {
 			return err
 		}
 	}
 	before := len(t.byOutcome["deleted"])
-	if err := x.deleteIsolated(ctx, free, t, w.Phase == phaseRetry); err != nil {
+	if err := x.deleteIsolated(ctx, free, t, last); err != nil {
 		return err
 	}
 	done := slices.Concat(t.byOutcome["deleted"][before:], t.byOutcome["locked"], t.deferred)
 	for _, n := range t.rows {
 		done = append(done, n.key)
 	}
-	return x.account(ctx, t, without(keys, done), among(ours), w.Phase == phaseRetry)
+	return x.account(ctx, t, without(keys, done), among(ours), last)
 }
 
 // lock locks those of the keys that are still due, in scope and not held, in the order of the key. Rows that others hold are
@@ -117,7 +126,7 @@ func (x *execution) deleteIsolated(ctx context.Context, keys []tuple, t *tally, 
 		return nil
 	}
 	err := x.deleteCounted(ctx, keys, t)
-	if err == nil || !isolated(err) {
+	if err == nil || !x.ofRows(ctx, err) {
 		return err
 	}
 	if classify(err) == classConstraint || errors.As(err, new(errOrphans)) {
@@ -173,7 +182,7 @@ func (x *execution) halve(ctx context.Context, keys []tuple, t *tally) ([]refusa
 	switch {
 	case err == nil:
 		return nil, nil
-	case !isolated(err):
+	case !x.ofRows(ctx, err):
 		return nil, err
 	case len(keys) == 1:
 		return []refusal{refusalOf(keys[0], err)}, nil
@@ -245,7 +254,14 @@ func (x *execution) deleteCounted(ctx context.Context, keys []tuple, t *tally) e
 // deleteKeys deletes by key, and answers which rows went.
 func (x *execution) deleteKeys(ctx context.Context, keys []tuple) ([]tuple, error) {
 	j := x.j
-	q := newQuery(j.d).add("DELETE FROM ", j.d.rows(j.t), " WHERE ")
+	q := newQuery(j.d)
+	if j.db.Engine == MySQL {
+		// The form for several tables is the one that takes an index by name: through another, the statement would wait for rows
+		// that it looks at and does not mean. It has no RETURNING.
+		q.add("DELETE ", j.d.rows(j.t), " FROM ", j.d.rows(j.t), j.byKeyIndex(), " WHERE ")
+	} else {
+		q.add("DELETE FROM ", j.d.rows(j.t), " WHERE ")
+	}
 	j.d.keyIn(q, j.key, keys)
 	q.add(" AND ")
 	j.isDue(q)
@@ -258,7 +274,7 @@ func (x *execution) deleteKeys(ctx context.Context, keys []tuple) ([]tuple, erro
 		j.unguarded(q)
 	}
 	x.notHeld(q)
-	if j.d.returning() {
+	if j.d.returning() && j.db.Engine != MySQL {
 		q.add(" RETURNING ", j.readKey())
 		return j.tuples(ctx, x.c, q, j.key)
 	}

@@ -198,7 +198,12 @@ func (d *DB) Inspect(ctx context.Context, table string) (*Table, error) {
 	case Postgres:
 		t, err = d.inspectPostgres(ctx, table)
 	case MySQL:
-		t, err = d.inspectMySQL(ctx, table)
+		// A table of any database that is dropped while the server looks through them all is an error there: look again.
+		for range 5 {
+			if t, err = d.inspectMySQL(ctx, table); !hasCode(err, "1146") {
+				break
+			}
+		}
 	default:
 		t, err = d.inspectSQLite(ctx, table)
 	}

@@ -366,7 +366,7 @@ SELECT o.oid || ':' || md5((
 		AND (indkey::int2[])[0:indnkeyatts - 1] @> $2::text::int2[]) || ':' || (
 	SELECT concat(relrowsecurity, relforcerowsecurity, relhasrules) FROM pg_class WHERE oid = o.oid) || ':' || coalesce((
 	SELECT string_agg(concat_ws(' ', tgfoid::oid, tgconstraint, tgenabled), ',' ORDER BY oid)
-	FROM pg_trigger WHERE tgrelid = o.oid AND tgtype & 8 <> 0), '')
+	FROM pg_trigger WHERE tgrelid IN (SELECT o.oid UNION ALL SELECT relid FROM pg_partition_tree(o.oid)) AND tgtype & 8 <> 0), '')
 FROM (SELECT to_regclass($1::text)::oid AS oid OFFSET 0) o WHERE o.oid IS NOT NULL`,
 		[]any{quoted(postgresDialect{}, t.Schema, t.Name), "{" + list + "}"}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -82,6 +83,7 @@ func Judge(p *policy.Policy, t *Table, s Server) []Finding {
 	j.triggers()
 	j.rights()
 	j.guards()
+	j.doubleQuotes()
 	if p.Subject != "" {
 		if _, ok := t.Column(p.Subject); !ok {
 			j.add(LevelRefuse, "subject_missing", j.columns(p.Subject), "subject: table %s has no column %q", t.Label, p.Subject)
@@ -89,6 +91,22 @@ func Judge(p *policy.Policy, t *Table, s Server) []Finding {
 	}
 	return j.out
 }
+
+// doubleQuotes refuses "column" on MySQL, which reads it as a text: the condition would be about a constant.
+func (j *judgement) doubleQuotes() {
+	if j.s.Engine != MySQL {
+		return
+	}
+	for _, part := range []struct{ name, sql string }{{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}} {
+		if strings.Contains(literalOrName.ReplaceAllString(part.sql, ""), `"`) {
+			j.add(LevelRefuse, "double_quotes", "write `column` with backquotes, and 'text' with single quotes",
+				"%s has a double quote: MySQL reads \"word\" as a text and not as a column, so the condition would not be about the row", part.name)
+		}
+	}
+}
+
+// literalOrName matches what a double quote may stand in without harm.
+var literalOrName = regexp.MustCompile("'(?:[^']|'')*'|`(?:[^`]|``)*`")
 
 func (j *judgement) server() {
 	s, at := j.s, 0

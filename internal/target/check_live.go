@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,11 +55,11 @@ func (j *judgement) indexes() {
 		switch {
 		case tr.column == nil:
 			j.add(LevelInfo, "paged_by_key", "", "the trigger is an expression, so every run looks at every row, in the order of the key")
-		case tr.domain == isoDomain || tr.domain == compactDomain || tr.column.Kind == KindFloat:
+		case tr.unsorted():
 			j.add(LevelInfo, "paged_by_key", "", "values of %s do not compare as they are stored, so every run looks at every row, in the order of the key", tr.column.Name)
 		default:
 			j.add(LevelWarn, "trigger_index", "", "no index leads with %s, so every run looks at every row, in the order of the key", tr.column.Name)
-			j.out[len(j.out)-1].Statement = j.createIndex(j.t.Schema, j.t.Name, append([]string{tr.column.Name}, names(key)...))
+			j.out[len(j.out)-1].Statement = j.createIndex(j.t.Schema, j.t.Name, distinct(append([]string{tr.column.Name}, names(key)...)))
 		}
 	}
 	seen := map[string]bool{}
@@ -78,6 +79,17 @@ func names(cols []Column) []string {
 	out := make([]string, len(cols))
 	for i, c := range cols {
 		out[i] = c.Name
+	}
+	return out
+}
+
+// distinct leaves out what is there already.
+func distinct(all []string) []string {
+	var out []string
+	for _, s := range all {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
 	}
 	return out
 }

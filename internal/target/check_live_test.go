@@ -199,6 +199,16 @@ func TestExamineIndexes(t *testing.T) {
 	})
 }
 
+// A trigger that is part of the key stands in the index once.
+func TestExamineIndexOnce(t *testing.T) {
+	d := arrange(t, SQLite, `CREATE TABLE session (id integer NOT NULL, at bigint NOT NULL, PRIMARY KEY (id, at))`)
+	p, _, _ := fit(SQLite)
+	p.Trigger = numbers(policy.Seconds)
+	if got, want := find(examine(t, d, p, PageQuery{}), "trigger_index").Statement, `CREATE INDEX "session_at_id" ON "session" ("at", "id")`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestExamineIndexPartitioned(t *testing.T) {
 	d := arrange(t, Postgres, `CREATE TABLE session (id int, at bigint NOT NULL, PRIMARY KEY (id)) PARTITION BY HASH (id)`,
 		`CREATE TABLE s0 PARTITION OF session FOR VALUES WITH (MODULUS 1, REMAINDER 0)`)

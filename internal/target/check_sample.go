@@ -210,11 +210,14 @@ func (j *judgement) sampled(s triggerSample, tr *trigger) {
 		}
 	}
 	if s.future > 0 {
-		level, hint := LevelInfo, ""
+		level, hint, what := LevelInfo, "", "have their time still before them"
+		if !j.p.Trigger.Until {
+			what = "say that it happened in the future"
+		}
 		if !j.p.Trigger.Until && 100*s.future > s.rows {
 			level, hint = LevelWarn, "since: names what has happened; is it the right column, unit and zone, or is until: meant"
 		}
-		j.add(level, "future_share", hint, "%s %s hold an instant in the future", percent(s.future, s.rows), of)
+		j.add(level, "future_share", hint, "%s %s %s, by more than a day", percent(s.future, s.rows), of, what)
 	}
 }
 

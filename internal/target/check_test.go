@@ -353,6 +353,12 @@ func TestTablesRead(t *testing.T) {
 	}
 }
 
+func TestTablesReadAsStored(t *testing.T) {
+	const sql = `EXISTS (SELECT 1 FROM Loan l JOIN "Fine" f ON f.id = l.id JOIN Public."Debt" d ON true)`
+	same(t, "postgres", TablesRead(Postgres, sql), []string{"loan", "Fine", "public.Debt"})
+	same(t, "mysql", TablesRead(MySQL, sql), []string{"Loan", "Fine", "Public.Debt"})
+}
+
 func TestJudgeStatements(t *testing.T) {
 	p, table, s := fit(MySQL)
 	table.Hidden, table.Privileges = []string{"foreign keys"}, Privileges{Select: true}

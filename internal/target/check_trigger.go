@@ -155,7 +155,22 @@ func expressionKind(tr policy.Trigger) string {
 
 // tablesRead lists the tables that a piece of the policy's SQL reads, as it names them: what follows FROM and JOIN in a SELECT,
 // and the commas after FROM. EXTRACT(… FROM …) and IS DISTINCT FROM read none.
-func tablesRead(sql string) []string {
+func tablesRead(sql string) []string { return tablesReadBy(sql, tokenName) }
+
+// TablesRead is tablesRead with names as the engine's catalog has them: PostgreSQL folds those without quotes.
+func TablesRead(e Engine, sql string) []string {
+	if e != Postgres {
+		return tablesRead(sql)
+	}
+	return tablesReadBy(sql, func(token string) string {
+		if name := tokenName(token); name != token {
+			return name
+		}
+		return strings.ToLower(token)
+	})
+}
+
+func tablesReadBy(sql string, nameOf func(string) string) []string {
 	type level struct{ query, from bool } // of parentheses: whether a SELECT was met, whether a list of tables is open
 	t := sqlTokens(sql)
 	var out []string
@@ -188,9 +203,9 @@ func tablesRead(sql string) []string {
 			continue
 		}
 		i++
-		name := tokenName(t[i])
+		name := nameOf(t[i])
 		for tokensAt(t, i+1, ".") && i+2 < len(t) {
-			name += "." + tokenName(t[i+2])
+			name += "." + nameOf(t[i+2])
 			i += 2
 		}
 		out = append(out, name)

@@ -266,6 +266,36 @@ func isolated(err error) bool {
 	return false
 }
 
+// ofRows reports whether err, of a DELETE that was undone, speaks of rows, so that the batch can go on without them. A trigger
+// may fail in any way there is, also by naming what does not exist: when our own conditions can be asked, it was a trigger.
+func (x *execution) ofRows(ctx context.Context, err error) bool {
+	if isolated(err) {
+		return true
+	}
+	switch classify(err) {
+	case classOther, classUndefined:
+	default:
+		return false
+	}
+	if faultOf(err).Code == "" { // not the database's word
+		return false
+	}
+	return x.savepoint(ctx, func() error {
+		q := newQuery(x.j.d).add("SELECT 1 FROM ", x.j.d.rows(x.j.t), " WHERE ")
+		x.j.isDue(q)
+		x.j.inScope(q)
+		x.j.unguarded(q)
+		x.notHeld(q)
+		rows, err := x.c.QueryContext(ctx, q.add(" LIMIT 1").String(), q.args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		rows.Next()
+		return rows.Err()
+	}) == nil
+}
+
 // change does what the policy says to the rows of the batch and accounts for each of them.
 func (x *execution) change(ctx context.Context, w Work, keys []tuple) (*tally, error) {
 	if x.j.careful || w.Phase == phaseRetry {
@@ -282,7 +312,7 @@ func (x *execution) change(ctx context.Context, w Work, keys []tuple) (*tally, e
 		}
 		return err
 	})
-	if err != nil && (isolated(err) || errors.Is(err, errUnclear)) {
+	if err != nil && (errors.Is(err, errUnclear) || x.ofRows(ctx, err)) {
 		return x.changeCarefully(ctx, w, keys)
 	}
 	if err != nil {

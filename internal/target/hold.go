@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrHold says that a legal hold cannot be applied, so that nothing may be changed.
@@ -41,7 +42,7 @@ func (x *execution) shareHolds(ctx context.Context) error {
 // before the lock was ours.
 func (x *execution) readHolds(ctx context.Context) ([]heldCondition, error) {
 	j := x.j
-	q := newQuery(j.d).add("SELECT conditions FROM ", j.d.own("hold"), " WHERE relation = ").arg(j.p.Table).add(" OR relation = '", anyRelation, "'")
+	q := newQuery(j.d).add("SELECT relation, conditions FROM ", j.d.own("hold"))
 	rows, err := x.c.QueryContext(ctx, q.String(), q.args...)
 	if err != nil {
 		return nil, err
@@ -49,9 +50,17 @@ func (x *execution) readHolds(ctx context.Context) ([]heldCondition, error) {
 	defer rows.Close()
 	var holds []heldCondition
 	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
+		var relation, text string
+		if err := rows.Scan(&relation, &text); err != nil {
 			return nil, err
+		}
+		for _, fk := range j.cascading {
+			if fk.Child != j.t.Label && sameRelation(relation, fk.Child) {
+				return nil, fmt.Errorf("%w: it is on %s, whose rows would go along", ErrHold, fk.Child)
+			}
+		}
+		if relation != anyRelation && relation != j.p.Table && !sameRelation(relation, j.t.Label) {
+			continue
 		}
 		var h heldCondition
 		if err := json.Unmarshal([]byte(text), &h); err != nil || len(h) == 0 {
@@ -68,6 +77,13 @@ func (x *execution) readHolds(ctx context.Context) ([]heldCondition, error) {
 		holds = append(holds, h)
 	}
 	return holds, rows.Err()
+}
+
+// sameRelation compares names of tables, with or without a schema: one that leaves it out may mean either, and is obeyed.
+func sameRelation(a, b string) bool {
+	sa, ta := parts(a)
+	sb, tb := parts(b)
+	return strings.EqualFold(ta, tb) && (sa == "" || sb == "" || strings.EqualFold(sa, sb))
 }
 
 // notHeld writes "and no hold names the row".

@@ -64,7 +64,12 @@ const (
 )
 
 // readsTables matches a sub-select in the policy's own SQL.
-var readsTables = regexp.MustCompile(`(?i)\bselect\b`)
+var readsTables = regexp.MustCompile(`(?i)\b(select|table|with)\b`)
+
+// readsOthers reports whether which rows are due and in scope depends on other tables.
+func (j *Job) readsOthers() bool {
+	return readsTables.MatchString(j.p.Where) || readsTables.MatchString(j.p.Trigger.Expr)
+}
 
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {

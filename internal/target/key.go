@@ -24,7 +24,7 @@ var ErrNoKey = errors.New("no usable key")
 func ResolveKey(p *policy.Policy, t *Table) ([]Column, error) {
 	var why []string
 	for _, ix := range slices.SortedStableFunc(slices.Values(t.Indexes), primaryFirst) {
-		if !ix.Unique || ix.Partial || !ix.Valid || !ix.Ordered || len(p.Key) > 0 && !t.sameColumns(p.Key, ix.Columns) {
+		if !ix.Unique || ix.Partial || !ix.Valid || len(p.Key) > 0 && !t.sameColumns(p.Key, ix.Columns) {
 			continue
 		}
 		cols, err := keyColumns(t, ix.Columns, ix.Primary)

@@ -79,49 +79,52 @@ const maxWindow = 8192
 // pagePlace hands out the due rows of the next blocks. The number of blocks follows the number of rows wanted.
 func (j *Job) pagePlace(ctx context.Context, c cursor, n int) (Page, error) {
 	var at address
-	if len(c.at) > 0 {
-		var err error
+	var size int64
+	var heap string
+	err := j.db.SQL.QueryRowContext(ctx, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, "+j.heapFile(),
+		quoted(j.d, j.t.Schema, j.t.Name)).Scan(&size, &heap)
+	if err != nil {
+		return Page{}, err
+	}
+	if len(c.at) == 2 && c.at[1].s == heap { // else the table was rewritten: its rows are elsewhere, and are looked for anew
 		if at, err = parseAddress(c.at[0].s); err != nil {
 			return Page{}, err
 		}
-	}
-	var size int64
-	err := j.db.SQL.QueryRowContext(ctx, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint",
-		quoted(j.d, j.t.Schema, j.t.Name)).Scan(&size)
-	if err != nil {
-		return Page{}, redact(err)
 	}
 	if at.block >= size {
 		return j.next(c), nil
 	}
 	for blocks := min(max(j.blocks.Load(), 1), maxWindow); ; blocks = max(1, blocks/2) {
 		end := address{min(at.block+blocks, size), 0}
-		keys, horizon, err := j.spanKeys(ctx, cursor{phaseMain, place(at)}, place(end), n+1)
+		keys, horizon, now, err := j.spanKeys(ctx, cursor{phaseMain, place(at)}, place(end), n+1)
 		if err != nil {
 			return Page{}, err
 		}
+		if now != heap {
+			return j.pagePlace(ctx, c, n) // rewritten this moment
+		}
 		if len(keys) > n && blocks == 1 {
-			return j.pageBlock(ctx, at, n)
+			return j.pageBlock(ctx, at, n, heap)
 		}
 		if len(keys) > n {
 			continue
 		}
 		// Three quarters of a full page: a window that holds too many rows is looked at twice.
 		j.blocks.Store(min(maxWindow, 1+blocks*int64(n)*3/4/int64(max(len(keys), 1))))
-		return j.placePage(at, end, keys, horizon), nil
+		return j.placePage(at, end, keys, horizon, heap), nil
 	}
 }
 
-func (j *Job) placePage(from, to address, keys []tuple, horizon string) Page {
-	p := Page{Cursor: cursor{phaseMain, place(to)}.encode()}
+func (j *Job) placePage(from, to address, keys []tuple, horizon, heap string) Page {
+	p := Page{Cursor: cursor{phaseMain, append(place(to), value{textValue, heap})}.encode()}
 	if len(keys) > 0 {
-		p.Batch = &Batch{Phase: phaseMain, Rows: len(keys), Keys: encodeTuples(keys), Bounds: span{place(from), place(to), horizon}.encode()}
+		p.Batch = &Batch{Phase: phaseMain, Rows: len(keys), Keys: encodeTuples(keys), Bounds: span{place(from), place(to), horizon, heap}.encode()}
 	}
 	return p
 }
 
 // pageBlock hands out the next n rows of a single block that holds more.
-func (j *Job) pageBlock(ctx context.Context, from address, n int) (Page, error) {
+func (j *Job) pageBlock(ctx context.Context, from address, n int, heap string) (Page, error) {
 	to := address{from.block, wholeBlock}
 	q := newQuery(j.d).add("SELECT ctid::text AS curfew_place, ", j.readKey(), " FROM ", j.d.rows(j.t))
 	j.where(q, phaseMain, place(from), place(to))
@@ -132,7 +135,7 @@ func (j *Job) pageBlock(ctx context.Context, from address, n int) (Page, error) 
 		return Page{}, err
 	}
 	if len(found) == 0 {
-		return j.placePage(from, address{from.block + 1, 0}, nil, ""), nil
+		return j.placePage(from, address{from.block + 1, 0}, nil, "", heap), nil
 	}
 	last, err := parseAddress(found[len(found)-1][0].s)
 	if err != nil {
@@ -142,7 +145,7 @@ func (j *Job) pageBlock(ctx context.Context, from address, n int) (Page, error) 
 	for i, f := range found {
 		keys[i] = f[1:]
 	}
-	return j.placePage(from, address{last.block, last.line + 1}, keys, ""), nil
+	return j.placePage(from, address{last.block, last.line + 1}, keys, "", heap), nil
 }
 
 // pagePacked selects the next n due rows in order like pageRows, but brings only the last row's trigger: turning a thousand

@@ -36,7 +36,7 @@ func (j *Job) Probe(ctx context.Context) ([]Finding, error) {
 			Message: fmt.Sprintf("the database does not accept %s: %v", p.setting, redact(err))}
 		if classify(err) == classPermission {
 			f.Hint = "a role that may read the tables it names"
-			f.Statement = j.db.grantSelect(tablesRead(p.sql))
+			f.Statement = j.db.grantSelect(TablesRead(j.db.Engine, p.sql))
 		}
 		out = append(out, f)
 		if p.setting == "the trigger's expr" {

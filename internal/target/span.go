@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 )
 
 // On PostgreSQL a page by the trigger is a span of it: an index-only look finds where n entries end, and the keys inside are
@@ -15,24 +16,35 @@ import (
 type span struct {
 	lo, hi  tuple // hi is empty when the span is open
 	horizon string
+	heap    string // ByPlace: the file that the addresses are of; a rewrite of the table (VACUUM FULL, CLUSTER) makes another
 }
 
-func (s span) encode() []byte { return encodeTuples([]tuple{s.lo, s.hi, {{textValue, s.horizon}}}) }
+func (s span) encode() []byte {
+	return encodeTuples([]tuple{s.lo, s.hi, {{textValue, s.horizon}, {textValue, s.heap}}})
+}
 
 func decodeSpan(b []byte) (span, error) {
 	ts, err := decodeTuples(b)
-	if err != nil || len(ts) < 2 || len(ts) > 3 || len(ts) == 3 && len(ts[2]) != 1 {
+	if err != nil || len(ts) < 2 || len(ts) > 3 || len(ts) == 3 && len(ts[2]) != 2 {
 		return span{}, errBadTuples
 	}
 	s := span{lo: ts[0], hi: ts[1]}
 	if len(ts) == 3 {
-		s.horizon = ts[2][0].s
+		s.horizon, s.heap = ts[2][0].s, ts[2][1].s
 	}
 	return s, nil
 }
 
-// spans reports whether the job pages by spans.
-func (j *Job) spans() bool { return j.db.Engine == Postgres && j.strategy == ByTrigger }
+// spans reports whether the job pages by spans. Not over partitions: attaching one brings old versions that were not there when
+// the keys were read.
+func (j *Job) spans() bool {
+	return j.db.Engine == Postgres && j.strategy == ByTrigger && !j.t.Partitioned
+}
+
+// heapFile is the file of the table's rows, as an expression.
+func (j *Job) heapFile() string {
+	return "pg_relation_filenode('" + strings.ReplaceAll(quoted(j.d, j.t.Schema, j.t.Name), "'", "''") + "'::regclass)::text"
+}
 
 // older writes "this version of the row is older than the horizon". The comparison by age survives the wrap-around of
 // transaction ids: a version that is too old to tell is taken for a young one, and then the careful way decides.
@@ -49,7 +61,7 @@ func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	keys, horizon, err := j.spanKeys(ctx, c, hi, n+1)
+	keys, horizon, _, err := j.spanKeys(ctx, c, hi, n+1)
 	if err != nil {
 		return Page{}, err
 	}
@@ -61,7 +73,7 @@ func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
 		p = j.next(c)
 	}
 	if len(keys) > 0 {
-		p.Batch = &Batch{Phase: c.phase, Rows: len(keys), Keys: encodeTuples(keys), Bounds: span{c.at, hi, horizon}.encode()}
+		p.Batch = &Batch{Phase: c.phase, Rows: len(keys), Keys: encodeTuples(keys), Bounds: span{lo: c.at, hi: hi, horizon: horizon}.encode()}
 	}
 	return p, nil
 }
@@ -69,10 +81,11 @@ func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
 // spanEnd is the trigger of the n-th entry from here; empty when there are fewer.
 func (j *Job) spanEnd(ctx context.Context, c cursor, n int) (tuple, error) {
 	x := j.d.ident(j.trig.column.Name)
-	q := newQuery(j.d).add("SELECT ", x, "::text AS curfew_end FROM ", j.d.rows(j.t), " WHERE ")
+	// The cast is outside: inside it would be made of every entry that OFFSET passes over.
+	q := newQuery(j.d).add("SELECT curfew_end::text FROM (SELECT ", x, " AS curfew_end FROM ", j.d.rows(j.t), " WHERE ")
 	j.dueNow(q)
 	j.within(q, c.phase, c.at, nil)
-	q.add(" ORDER BY ", x, " OFFSET ", itoa(n-1), " LIMIT 1")
+	q.add(" ORDER BY ", x, " OFFSET ", itoa(n-1), " LIMIT 1) s")
 	var end string
 	err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&end)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -81,23 +94,23 @@ func (j *Job) spanEnd(ctx context.Context, c cursor, n int) (tuple, error) {
 	return tuple{{textValue, end}}, err
 }
 
-// spanKeys reads the keys inside, at most limit, and the horizon of the view that they were read in.
-func (j *Job) spanKeys(ctx context.Context, c cursor, hi tuple, limit int) ([]tuple, string, error) {
+// spanKeys reads the keys inside, at most limit, the horizon of the view that they were read in, and the heap's file.
+func (j *Job) spanKeys(ctx context.Context, c cursor, hi tuple, limit int) (keys []tuple, horizon, heap string, err error) {
 	q := newQuery(j.d).add("SELECT ", j.readKey(), " FROM ", j.d.rows(j.t))
 	j.where(q, c.phase, c.at, hi)
 	q.add(" LIMIT ", itoa(limit))
-	text := "WITH p AS (\n" + q.String() + "\n) SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
-	raw, dest := make([]sql.NullString, len(j.key)+1), make([]any, len(j.key)+1)
-	dest[0] = &raw[0]
+	text := "WITH p AS (\n" + q.String() + "\n) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, " + j.heapFile()
+	raw, dest := make([]sql.NullString, len(j.key)+2), make([]any, len(j.key)+2)
+	dest[0], dest[1] = &raw[0], &raw[1]
 	for i := range j.key {
 		text += ", array_agg(curfew_" + itoa(i) + ")::text"
-		dest[i+1] = &raw[i+1]
+		dest[i+2] = &raw[i+2]
 	}
 	if err := j.db.SQL.QueryRowContext(ctx, text+" FROM p", q.args...).Scan(dest...); err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
-	keys, err := unpack(raw[1:])
-	return keys, raw[0].String, err
+	keys, err = unpack(raw[2:])
+	return keys, raw[0].String, raw[1].String, err
 }
 
 // errUnclear says that the quick way does not tell which rows went.
@@ -117,8 +130,25 @@ func (x *execution) deleteSpan(ctx context.Context, w Work, s span, keys []tuple
 		return nil, err
 	}
 	n, err := r.RowsAffected()
-	if err != nil || n == int64(len(keys)) {
-		return keys, err
+	if err != nil {
+		return nil, err
+	}
+	if s.heap != "" {
+		// Only now, under the lock of the DELETE, does the file stay the same.
+		var heap string
+		if err := x.c.QueryRowContext(ctx, "SELECT "+j.heapFile()).Scan(&heap); err != nil {
+			return nil, err
+		}
+		if heap != s.heap {
+			return nil, errUnclear
+		}
+	}
+	if n == int64(len(keys)) {
+		return keys, nil
+	}
+	if n < int64(len(keys)/2) {
+		// Most are too young to tell: a transaction that is open for long holds the horizon back.
+		return nil, errUnclear
 	}
 	still, err := x.only(ctx, keys, nil)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s Suggestion) Policy(database string) *policy.Policy {
 // Suggest looks at all tables of the user and proposes a policy for each that looks as if its rows should not stay for ever,
 // the surest first. It reads the catalog and bounded samples.
 func (d *DB) Suggest(ctx context.Context) ([]Suggestion, error) {
-	tables, err := d.candidates(ctx)
+	_, tables, err := d.userTables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("tables of database %q: %w", d.Name, redact(err))
 	}
@@ -86,9 +86,15 @@ func (d *DB) Suggest(ctx context.Context) ([]Suggestion, error) {
 	return out, nil
 }
 
-// candidates lists the tables of the user in which some column's name speaks of time: most tables of a large schema need not
-// be looked at any closer.
-func (d *DB) candidates(ctx context.Context) ([]string, error) {
+// Tables lists the tables that Suggest goes through, proposed or not.
+func (d *DB) Tables(ctx context.Context) ([]string, error) {
+	all, _, err := d.userTables(ctx)
+	return all, redact(err)
+}
+
+// userTables lists the tables of the user, and those in which some column's name speaks of time: most tables of a large schema
+// need not be looked at any closer.
+func (d *DB) userTables(ctx context.Context) (all, candidates []string, err error) {
 	query := map[Engine]string{
 		Postgres: `SELECT ` + pgLabel + `, a.attname::text
 			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
@@ -104,20 +110,25 @@ func (d *DB) candidates(ctx context.Context) ([]string, error) {
 	}
 	rows, err := d.SQL.QueryContext(ctx, query[d.Engine])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
-	var out []string
 	for rows.Next() {
 		var table, column string
 		if err := rows.Scan(&table, &column); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if !toolTable(table) && readName(table, column).score > 0 && !slices.Contains(out, table) {
-			out = append(out, table)
+		if toolTable(table) {
+			continue
+		}
+		if n := len(all); n == 0 || all[n-1] != table { // the rows are in the order of the tables
+			all = append(all, table)
+		}
+		if readName(table, column).score > 0 && !slices.Contains(candidates, table) {
+			candidates = append(candidates, table)
 		}
 	}
-	return out, rows.Err()
+	return all, candidates, rows.Err()
 }
 
 // toolTable says whether the table belongs to curfew or to a tool that keeps its own state in it.
@@ -300,6 +311,10 @@ func (s *Suggestion) surroundings(t *Table, server Server) {
 		}
 	}
 	if tr, err := resolveTrigger(p, t, server); err == nil && !tr.ordered() {
-		s.Caveats = append(s.Caveats, "no index serves "+s.Column+": every run looks at every row")
+		if tr.unsorted() {
+			s.Caveats = append(s.Caveats, "no index can serve "+s.Column+", whose values do not compare as they are stored: every run looks at every row")
+		} else {
+			s.Caveats = append(s.Caveats, "no index serves "+s.Column+": every run looks at every row")
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -37,10 +38,15 @@ var columnNames = []struct {
 		"cancelledat", "canceledat", "cancellationdate", "archivedat", "checkinat", "deliveredat"},
 		reading{score: 60, keep: "2y", why: "says when the matter was over"}},
 	{[]string{"occurredat", "eventtime", "eventdate", "loggedat", "logdate", "logtime", "requestedat", "senton", "sentat", "datesent", "queuedat", "timequeued",
-		"visitedat", "viewedat", "attemptedat"}, reading{score: 45, keep: "1y", why: "says when it happened"}},
-	{[]string{"createdat", "createdon", "createtime", "created", "datecreated", "createddate", "insertedat", "addedat", "timestamp", "datetime", "updatedat", "updatedon"},
+		"visitedat", "viewedat", "attemptedat",
+		"actiontime", "actiondate", "happenedat", "recordedat", "receivedat", "loggedon", "at"}, reading{score: 45, keep: "1y", why: "says when it happened"}},
+	{[]string{"createdat", "createdon", "createtime", "created", "datecreated", "createddate", "insertedat", "addedat", "timestamp", "datetime", "updatedat", "updatedon",
+		"modified", "modifiedat", "modifiedon", "lastmodified", "creationdate", "creationtime"},
 		reading{score: 25, keep: "1y", why: "says when the row was written"}},
 }
+
+// alone are those that must be the whole name: they are parts of other words.
+var alone = []string{"created", "modified", "ttl", "at"}
 
 // passing are words of tables whose rows are made to be dropped; lasting are words of those that are not.
 var (
@@ -56,7 +62,7 @@ func readName(table, column string) reading {
 	for _, n := range columnNames {
 		for _, w := range n.words {
 			at := strings.Index(name, w)
-			if at < 0 || w == "created" && name != w || w == "ttl" && name != w {
+			if at < 0 || slices.Contains(alone, w) && name != w {
 				continue
 			}
 			if n.score == 0 {

@@ -203,7 +203,9 @@ func TestReadName(t *testing.T) {
 		{"session", "expiresAt", true, true}, {"session", "EXPIRES", true, true}, {"session", "session_expires_at", true, true},
 		{"access_codes", "code_valid_until_utc", true, true}, {"account", "accessTokenExpiresAt", false, true}, {"user", "createdAt", false, false},
 		{"log", "created_at", true, false}, {"log", "recreated", false, false}, {"user", "password_expires_at", false, true}, {"thing", "expires_in", false, false},
-		{"thing", "attl", false, false}, {"users", "deleted_at", true, false}, {"loans", "returndate", true, false}, {"thing", "name", false, false},
+		{"thing", "attl", false, false},
+		{"django_admin_log", "action_time", true, false}, {"audit", "at", true, false}, {"thing", "that", false, false}, {"audit_log", "logged_at", true, false},
+		{"log", "created", true, false}, {"log", "modified", true, false}, {"device", "last_seen", true, false}, {"mail", "date_sent", true, false}, {"users", "deleted_at", true, false}, {"loans", "returndate", true, false}, {"thing", "name", false, false},
 	} {
 		r := readName(c.table, c.column)
 		if got := r.score >= leastScore; got != c.propose || r.until != c.until {

@@ -125,6 +125,11 @@ func (tr *trigger) ordered() bool {
 	}
 }
 
+// unsorted reports whether the column's values have another order than the instants they stand for, so that no index can serve.
+func (tr *trigger) unsorted() bool {
+	return tr.domain == isoDomain || tr.domain == compactDomain || tr.column != nil && tr.column.Kind == KindFloat
+}
+
 // sql is the trigger as SQL text.
 func (tr *trigger) sql(d dialect) string {
 	if tr.column != nil {

@@ -35,8 +35,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -128,8 +127,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -215,8 +213,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -281,8 +278,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -300,41 +296,23 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
-) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE RETURNING `id` AS curfew_0;
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
 -- 1: int64 42
 -- 2: string 2026-03-29 01:00:00.000000
 -- 3: int64 7
 
 RELEASE SAVEPOINT curfew_1;
 
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?);
--- 1: int64 42
-
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
-kind <> 'keep'
-);
--- 1: int64 42
--- 2: string 2026-03-29 01:00:00.000000
-
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (`owner` = ?) IS NOT TRUE;
--- 1: int64 42
--- 2: int64 7
-
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
-pinned = 1
-) IS NOT TRUE;
--- 1: int64 42
-
 UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
--- 1: int64 2
--- 2: string {"blocked":1,"deleted":1}
+-- 1: int64 1
+-- 2: string {"deleted":1}
 -- 3: int64 0
--- 4: string {"rows":[{"row":"ab62a4ce1e1bf93dd772bdf04acc81bf","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
--- 5: 42 bytes
+-- 4: string {}
+-- 5: 21 bytes
 -- 6: 32 bytes
 -- 7: 0 bytes
 -- 8: 33 bytes
@@ -359,8 +337,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -375,8 +352,6 @@ kind <> 'keep'
 
 RELEASE SAVEPOINT curfew_1;
 
-SET SESSION innodb_lock_wait_timeout = 1;
-
 SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
 pinned = 1
 ) IS NOT TRUE;
@@ -384,49 +359,30 @@ pinned = 1
 
 SAVEPOINT curfew_2;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
-) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE RETURNING `id` AS curfew_0;
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
 -- 1: int64 42
 -- 2: string 2026-03-29 01:00:00.000000
 -- 3: int64 7
 
 RELEASE SAVEPOINT curfew_2;
 
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?);
--- 1: int64 42
-
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
-kind <> 'keep'
-);
--- 1: int64 42
--- 2: string 2026-03-29 01:00:00.000000
-
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (`owner` = ?) IS NOT TRUE;
--- 1: int64 42
--- 2: int64 7
-
-SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
-pinned = 1
-) IS NOT TRUE;
--- 1: int64 42
-
 UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
--- 1: int64 2
--- 2: string {"blocked":1,"deleted":1}
+-- 1: int64 1
+-- 2: string {"deleted":1}
 -- 3: int64 0
--- 4: string {"rows":[{"row":"ab62a4ce1e1bf93dd772bdf04acc81bf","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
--- 5: 42 bytes
+-- 4: string {}
+-- 5: 21 bytes
 -- 6: 32 bytes
 -- 7: 0 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?);
 -- 1: int64 42
@@ -486,8 +442,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -597,8 +552,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -700,8 +654,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -774,8 +727,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -795,11 +747,11 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
-) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE RETURNING `tenant` AS curfew_0, `no` AS curfew_1;
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
 -- 1: string acme
 -- 2: int64 7
 -- 3: string 2026-03-29 01:00:00.000000
@@ -807,34 +759,12 @@ pinned = 1
 
 RELEASE SAVEPOINT curfew_1;
 
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?));
--- 1: string acme
--- 2: int64 7
-
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
-kind <> 'keep'
-);
--- 1: string acme
--- 2: int64 7
--- 3: string 2026-03-29 01:00:00.000000
-
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`owner` = ?) IS NOT TRUE;
--- 1: string acme
--- 2: int64 7
--- 3: int64 7
-
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (
-pinned = 1
-) IS NOT TRUE;
--- 1: string acme
--- 2: int64 7
-
 UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
--- 1: int64 2
--- 2: string {"blocked":1,"deleted":1}
+-- 1: int64 1
+-- 2: string {"deleted":1}
 -- 3: int64 0
--- 4: string {"rows":[{"row":"d0c0458231a6325b2b05c68ff3b6f681","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
--- 5: 42 bytes
+-- 4: string {}
+-- 5: 21 bytes
 -- 6: 32 bytes
 -- 7: 0 bytes
 -- 8: 33 bytes
@@ -859,8 +789,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -876,8 +805,6 @@ kind <> 'keep'
 
 RELEASE SAVEPOINT curfew_1;
 
-SET SESSION innodb_lock_wait_timeout = 1;
-
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (
 pinned = 1
 ) IS NOT TRUE;
@@ -886,11 +813,11 @@ pinned = 1
 
 SAVEPOINT curfew_2;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
-) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE RETURNING `tenant` AS curfew_0, `no` AS curfew_1;
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
 -- 1: string acme
 -- 2: int64 7
 -- 3: string 2026-03-29 01:00:00.000000
@@ -898,42 +825,19 @@ pinned = 1
 
 RELEASE SAVEPOINT curfew_2;
 
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?));
--- 1: string acme
--- 2: int64 7
-
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
-kind <> 'keep'
-);
--- 1: string acme
--- 2: int64 7
--- 3: string 2026-03-29 01:00:00.000000
-
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`owner` = ?) IS NOT TRUE;
--- 1: string acme
--- 2: int64 7
--- 3: int64 7
-
-SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (
-pinned = 1
-) IS NOT TRUE;
--- 1: string acme
--- 2: int64 7
-
 UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
--- 1: int64 2
--- 2: string {"blocked":1,"deleted":1}
+-- 1: int64 1
+-- 2: string {"deleted":1}
 -- 3: int64 0
--- 4: string {"rows":[{"row":"d0c0458231a6325b2b05c68ff3b6f681","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
--- 5: 42 bytes
+-- 4: string {}
+-- 5: 21 bytes
 -- 6: 32 bytes
 -- 7: 0 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?));
 -- 1: string acme
@@ -1009,12 +913,21 @@ SELECT count(*) FROM `event` WHERE `at` IS NULL AND (
 kind <> 'keep'
 );
 
+SELECT relation, conditions FROM curfew_hold;
+
 SELECT count(*) FROM `event` WHERE (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
-) AND (
-pinned = 1
-) IS TRUE;
+) AND (`owner` = ?) IS NOT TRUE;
 -- 1: string 2026-03-29 01:00:00.000000
+-- 2: int64 7
+
+SELECT count(*) FROM `event` WHERE (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+kind <> 'keep'
+) AND (`owner` = ?) IS NOT TRUE AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 2026-03-29 01:00:00.000000
+-- 2: int64 7
 
 -- # implausible_before
 

@@ -35,8 +35,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -54,7 +53,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -138,8 +137,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -157,7 +155,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -239,8 +237,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -258,7 +255,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -320,8 +317,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -339,7 +335,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -380,8 +376,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -396,8 +391,6 @@ kind <> 'keep'
 
 RELEASE SAVEPOINT curfew_1;
 
-SET SESSION innodb_lock_wait_timeout = 1;
-
 SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
 pinned = 1
 ) IS NOT TRUE;
@@ -405,7 +398,7 @@ pinned = 1
 
 SAVEPOINT curfew_2;
 
-DELETE FROM `event` WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -428,8 +421,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?);
 -- 1: int64 42
@@ -489,8 +481,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -510,7 +501,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -608,8 +599,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -629,7 +619,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -725,8 +715,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -746,7 +735,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -814,8 +803,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -835,7 +823,7 @@ pinned = 1
 
 SAVEPOINT curfew_1;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -877,8 +865,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -894,8 +881,6 @@ kind <> 'keep'
 
 RELEASE SAVEPOINT curfew_1;
 
-SET SESSION innodb_lock_wait_timeout = 1;
-
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (
 pinned = 1
 ) IS NOT TRUE;
@@ -904,7 +889,7 @@ pinned = 1
 
 SAVEPOINT curfew_2;
 
-DELETE FROM `event` WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -928,8 +913,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT conditions FROM curfew_hold WHERE relation = ? OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?));
 -- 1: string acme
@@ -1005,12 +989,21 @@ SELECT count(*) FROM `event` WHERE `at` IS NULL AND (
 kind <> 'keep'
 );
 
+SELECT relation, conditions FROM curfew_hold;
+
 SELECT count(*) FROM `event` WHERE (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
-) AND (
-pinned = 1
-) IS TRUE;
+) AND (`owner` = ?) IS NOT TRUE;
 -- 1: string 2026-03-29 01:00:00.000000
+-- 2: int64 7
+
+SELECT count(*) FROM `event` WHERE (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+kind <> 'keep'
+) AND (`owner` = ?) IS NOT TRUE AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 2026-03-29 01:00:00.000000
+-- 2: int64 7
 
 -- # implausible_before
 

@@ -1,19 +1,19 @@
 -- # a key of 1: by trigger: first page
 
-SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1;
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1) s;
 -- 1: string 2026-03-29 01:00:00.000000+00
 
 WITH p AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "at" <= $2::text::timestamp with time zone AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string 2026-01-02 03:04:05+00
 
 -- # a key of 1: by trigger: next page
 
-SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1;
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1) s;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string 42
@@ -21,8 +21,8 @@ SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text
 WITH p AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string 42
@@ -48,8 +48,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -162,8 +161,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -223,14 +221,14 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 -- # a key of 1: by place: first page
 
-SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint;
+SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, pg_relation_filenode('"public"."event"'::regclass)::text;
 -- 1: string "public"."event"
 
 WITH p AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string (0,0)
 -- 3: string (10,0)
@@ -255,8 +253,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -274,6 +271,8 @@ pinned = 1
 -- 3: string (10,0)
 -- 4: string 7
 -- 5: string 750
+
+SELECT pg_relation_filenode('"public"."event"'::regclass)::text;
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
@@ -366,8 +365,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -444,8 +442,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -538,8 +535,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -557,8 +553,6 @@ kind <> 'keep'
 -- 3: string 7
 
 RELEASE SAVEPOINT curfew_1;
-
-SET LOCAL lock_timeout = 100;
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
@@ -620,8 +614,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
@@ -651,20 +644,20 @@ pinned = 1
 
 -- # a key of 2: by trigger: first page
 
-SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1;
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1) s;
 -- 1: string 2026-03-29 01:00:00.000000+00
 
 WITH p AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "at" <= $2::text::timestamp with time zone AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string 2026-01-02 03:04:05+00
 
 -- # a key of 2: by trigger: next page
 
-SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1;
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1) s;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string acme
@@ -673,8 +666,8 @@ SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text
 WITH p AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string acme
@@ -701,8 +694,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -825,8 +817,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -892,14 +883,14 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 -- # a key of 2: by place: first page
 
-SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint;
+SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, pg_relation_filenode('"public"."event"'::regclass)::text;
 -- 1: string "public"."event"
 
 WITH p AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string (0,0)
 -- 3: string (10,0)
@@ -924,8 +915,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -943,6 +933,8 @@ pinned = 1
 -- 3: string (10,0)
 -- 4: string 7
 -- 5: string 750
+
+SELECT pg_relation_filenode('"public"."event"'::regclass)::text;
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
@@ -1044,8 +1036,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1128,8 +1119,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1229,8 +1219,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1249,8 +1238,6 @@ kind <> 'keep'
 -- 4: string 7
 
 RELEASE SAVEPOINT curfew_1;
-
-SET LOCAL lock_timeout = 100;
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND (
@@ -1318,8 +1305,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT conditions FROM curfew.hold WHERE relation = $1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew.hold;
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
@@ -1388,24 +1374,33 @@ SELECT count(*) FROM ONLY "public"."event" WHERE "at" IS NULL AND (
 kind <> 'keep'
 );
 
+SELECT relation, conditions FROM curfew.hold;
+
 SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1::text::timestamptz)) AND (
 kind <> 'keep'
-) AND (
-pinned = 1
-) IS TRUE;
+) AND ("owner" = $2::text::bigint) IS NOT TRUE;
 -- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 7
+
+SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1::text::timestamptz)) AND (
+kind <> 'keep'
+) AND ("owner" = $2::text::bigint) IS NOT TRUE AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 2026-03-29 01:00:00.000000+00
+-- 2: string 7
 
 -- # implausible_before
 
-SELECT "at"::text AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1;
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1) s;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string -0001-11-30 00:00:00.000000+00
 
 WITH p AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz AND "at" <= $3::text::timestamp with time zone AND (
 kind <> 'keep'
-) LIMIT 201
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, array_agg(curfew_0)::text FROM p;
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
 -- 1: string 2026-03-29 01:00:00.000000+00
 -- 2: string -0001-11-30 00:00:00.000000+00
 -- 3: string 2026-01-02 03:04:05+00

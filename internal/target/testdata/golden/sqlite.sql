@@ -28,8 +28,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -109,8 +108,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -188,8 +186,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -247,8 +244,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
@@ -316,8 +312,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -375,8 +370,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1);
 -- 1: string 42
@@ -426,8 +420,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -517,8 +510,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -606,8 +598,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -671,8 +662,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT +"tenant" AS curfew_0, +"no" AS curfew_1 FROM "event" WHERE ("tenant", "no") IN (VALUES (?1, ?2)) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
@@ -747,8 +737,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SAVEPOINT curfew_1;
 
@@ -813,8 +802,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT conditions FROM curfew_hold WHERE relation = ?1 OR relation = '*';
--- 1: string event
+SELECT relation, conditions FROM curfew_hold;
 
 SELECT +"tenant" AS curfew_0, +"no" AS curfew_1 FROM "event" WHERE ("tenant", "no") IN (VALUES (?1, ?2));
 -- 1: string acme
@@ -893,11 +881,19 @@ SELECT count(*) FROM "event" WHERE "at" IS NULL AND (
 kind <> 'keep'
 );
 
+SELECT relation, conditions FROM curfew_hold;
+
 SELECT count(*) FROM "event" WHERE ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
-) AND (
+) AND ("owner" = ?1) IS NOT TRUE;
+-- 1: int64 7
+
+SELECT count(*) FROM "event" WHERE ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+kind <> 'keep'
+) AND ("owner" = ?1) IS NOT TRUE AND (
 pinned = 1
-) IS TRUE;
+) IS NOT TRUE;
+-- 1: int64 7
 
 -- # implausible_before
 
