@@ -3,20 +3,24 @@ module curfew.dev/curfew
 go 1.26.0
 
 require (
-	github.com/go-sql-driver/mysql v1.10.1
-	github.com/goccy/go-yaml v1.19.2
-	github.com/google/go-cmp v0.7.0
-	github.com/invopop/jsonschema v0.14.0
-	github.com/jackc/pgx/v5 v5.12.0
-	github.com/pressly/goose/v3 v3.30.0
-	github.com/rogpeppe/go-internal v1.16.0
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.9
-	go.uber.org/goleak v1.3.0
-	golang.org/x/term v0.48.0
-	modernc.org/sqlite v1.62.0
-	pgregory.net/rapid v1.3.0
+	github.com/go-sql-driver/mysql v1.10.1 // MariaDB and MySQL: the one maintained pure Go driver (MPL-2.0)
+	github.com/goccy/go-yaml v1.19.2 // the policy file: errors that know line and column; yaml.v3 is archived
+	github.com/invopop/jsonschema v0.14.0 // the published schema, from the very structs that are decoded
+	github.com/jackc/pgx/v5 v5.12.0 // PostgreSQL, through database/sql; error fields, so that no message is parsed
+	github.com/pressly/goose/v3 v3.30.0 // the ledger's migrations, embedded, on both engines
+	github.com/spf13/cobra v1.10.2 // commands, help and completion
+	github.com/spf13/pflag v1.0.9 // cobra's flags, named in our own error for a wrong one
+	golang.org/x/term v0.48.0 // is this a terminal, and how wide
+	modernc.org/sqlite v1.62.0 // SQLite without cgo: one static binary
+)
+
+// Tests only.
+require (
+	github.com/google/go-cmp v0.7.0 // differences that can be read
+	github.com/rogpeppe/go-internal v1.16.0 // testscript: commands driven from text
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // an independent validator for the published schema
+	go.uber.org/goleak v1.3.0 // no goroutine stays behind
+	pgregory.net/rapid v1.3.0 // properties
 )
 
 require (

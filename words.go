@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/schedule"
 )
 
 // ruleInWords says in a sentence when a row goes: "2 years after occurred_at, a text in iso8601 read in UTC".
@@ -94,17 +95,26 @@ func scheduleInWords(p *policy.Policy) string {
 		return ""
 	}
 	if s.By == "external" {
-		words := fmt.Sprintf("called from outside, expected at %q (%s)", s.Cron, p.Timezone)
+		words := "called from outside, expected " + cronInWords(p)
 		if s.Grace > 0 {
 			words += " or up to " + span(s.Grace) + " later"
 		}
 		return words
 	}
-	words := fmt.Sprintf("at %q (%s)", s.Cron, p.Timezone)
+	words := cronInWords(p)
 	if s.StartWithin > 0 {
 		words += ", or up to " + span(s.StartWithin) + " later"
 	}
 	return words
+}
+
+// cronInWords is a policy's cron expression in its zone. The file's parser accepts what schedule does.
+func cronInWords(p *policy.Policy) string {
+	cron, err := schedule.Parse(p.Schedule.Cron)
+	if err != nil {
+		return fmt.Sprintf("at %q (%s)", p.Schedule.Cron, p.Timezone)
+	}
+	return schedule.Schedule{Cron: cron, Location: p.Location()}.Words()
 }
 
 // span writes a length of time without its zeros: 1h, not 1h0m0s.

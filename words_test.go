@@ -52,9 +52,9 @@ func TestScheduleInWords(t *testing.T) {
 	const rule = "    until: expires_at\n"
 	for lines, want := range map[string]string{
 		"":                                    "",
-		"    schedule: {cron: '0 2 * * *'}\n": `at "0 2 * * *" (UTC), or up to 1h later`,
-		"    schedule: {cron: '0 2 * * *', start_within: 90m}\n    timezone: Europe/Berlin\n":        `at "0 2 * * *" (Europe/Berlin), or up to 1h30m later`,
-		"    schedule: {cron: '0 * * * *', by: external, grace: 10m}\n    timezone: Europe/Berlin\n": `called from outside, expected at "0 * * * *" (Europe/Berlin) or up to 10m later`,
+		"    schedule: {cron: '0 2 * * *'}\n": `every day at 02:00 UTC, or up to 1h later`,
+		"    schedule: {cron: '0 2 * * *', start_within: 90m}\n    timezone: Europe/Berlin\n":        `every day at 02:00 Europe/Berlin, or up to 1h30m later`,
+		"    schedule: {cron: '0 * * * *', by: external, grace: 10m}\n    timezone: Europe/Berlin\n": `called from outside, expected every hour at minute 0 or up to 10m later`,
 	} {
 		if got := scheduleInWords(parse(t, rule+lines)); got != want {
 			t.Errorf("%q is %q, want %q", lines, got, want)
