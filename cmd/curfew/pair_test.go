@@ -54,7 +54,7 @@ func TestOnePagesWhileTheOtherSettles(t *testing.T) {
 	k := s.fill("plain", 63)
 	one := s.start("executed:1:stop", runArgs("plain", k.asOf)...)
 	one.stopped("executed")
-	two := s.start("executing:2:stop", runArgs("plain", k.asOf)...)
+	two := s.start("executing:2:pause", runArgs("plain", k.asOf)...)
 	two.stopped("executing")
 	one.signal(syscall.SIGCONT)
 	s.well(one)
@@ -76,7 +76,7 @@ func TestOneEndsWhileTheOtherRetries(t *testing.T) {
 				letGo := s.hold(k, k.due[:1])
 				one := s.start("finishing:1:stop", runArgs(policy, k.asOf)...)
 				one.stopped("finishing")
-				two := s.start("executing:1:stop", runArgs(policy, k.asOf)...)
+				two := s.start("executing:1:pause", runArgs(policy, k.asOf)...)
 				two.stopped("executing")
 				one.signal(syscall.SIGCONT)
 				s.waitsForALock(one) // it helps, and comes to the rows that are locked

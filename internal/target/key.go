@@ -19,10 +19,13 @@ import (
 // ErrNoKey says that the table has no key by which a row can be named and pages can be ordered.
 var ErrNoKey = errors.New("no usable key")
 
+// errUnordered is a unique index with an operator class or collation of its own.
+var errUnordered = fmt.Errorf("%w", ErrNoKey)
+
 // ResolveKey returns the columns that name a row: those the policy lists, else the primary key, else the first unique key.
 // They must be unique and never NULL: without that a row could be missed, or another one hit.
 func ResolveKey(p *policy.Policy, t *Table) ([]Column, error) {
-	var why []string
+	var why, unordered []string
 	for _, ix := range slices.SortedStableFunc(slices.Values(t.Indexes), primaryFirst) {
 		if !ix.Unique || ix.Partial || !ix.Valid || len(p.Key) > 0 && !t.sameColumns(p.Key, ix.Columns) {
 			continue
@@ -32,7 +35,14 @@ func ResolveKey(p *policy.Policy, t *Table) ([]Column, error) {
 			why = append(why, err.Error())
 			continue
 		}
+		if !ix.Ordered {
+			unordered = ix.Columns
+			continue
+		}
 		return cols, nil
+	}
+	if len(unordered) > 0 {
+		return nil, fmt.Errorf("%w: the only unique index over (%s) is not in the columns' own order, so pages cannot follow it", errUnordered, strings.Join(unordered, ", "))
 	}
 	what := fmt.Sprintf("table %s has neither a primary key nor a unique key over NOT NULL columns", p.Table)
 	if len(p.Key) > 0 {
