@@ -71,7 +71,7 @@ func TestCheckSQLRefuses(t *testing.T) {
 		"a < getdate()": "time", "a < SYSDATE": "time", "a < sysdate()": "time", "a < CURDATE()": "time", "a < curtime()": "time", "a < UNIX_TIMESTAMP()": "time", "a < unix_timestamp( )": "time",
 		"a < UTC_TIMESTAMP": "time", "a < utc_date()": "time", "a < utc_time": "time", "a < date()": "time", "a < datetime()": "time", "a < julianday()": "time", "a < unixepoch()": "time", "a < strftime('%s')": "time", "a < strftime('%Y-' || '%m')": "time", "age(a) > interval '1 day'": "time",
 		"a < 'now'": "time", "a < ' NOW '::timestamptz": "time", "a < 'today'": "time", "a < timestamp 'tomorrow'": "time", "a < 'yesterday 12:00'": "time", "a < 'now Europe/Berlin'": "time", "a < 'today UTC'": "time", "a < 'allballs today'": "time",
-		"a < datetime('now', '-1 day')": "time", "a < date(\"now\")": "time", "a < datetime(b, 'localtime')": "zone", "a < strftime('%s', b, 'utc')": "zone",
+		"a < datetime('now', '-1 day')": "time", "a < datetime('subsec')": "time", "a < unixepoch('subsecond')": "time", "a < date(\"now\")": "time", "a < datetime(b, 'localtime')": "zone", "a < strftime('%s', b, 'utc')": "zone",
 		`"f"() > a`: "quoted name", `"now"() > a`: "time", "`sleep`(5)": "quoted name", `"pg_catalog"."sleep"() > a`: "quoted name",
 		"random() < 0.5": "not the same", "rand() < 0.5": "not the same", "RANDOMBLOB(4) = a": "not the same", "a = uuid()": "not the same", "a = gen_random_uuid()": "not the same", "uuid_generate_v4() = a": "not the same", "setseed(1) IS NULL": "not the same",
 		"nextval('s') > 0": "not the same", "setval('s', 1) > 0": "not the same", "NEXT VALUE FOR s > 0": "sequence",
