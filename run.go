@@ -118,6 +118,16 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 	if err == nil && (req.AsOf == nil || known.AsOf.Equal(req.AsOf.Truncate(time.Microsecond))) {
 		return known, nil
 	}
+	if err != nil && req.AsOf != nil && req.Operation == "" {
+		// A run that took its as_of from the ledger's clock is found by it too, while it is open.
+		open, found, oerr := l.OpenRun(ctx, p.Name, "", string(p.Mode))
+		if oerr != nil {
+			return ledger.Run{}, ledgerError(oerr)
+		}
+		if found && open.Operation == "" && open.AsOf.Equal(req.AsOf.Truncate(time.Microsecond)) {
+			return open, nil
+		}
+	}
 	if err != nil {
 		if _, _, err := c.prepare(ctx, l, p); err != nil {
 			return ledger.Run{}, err
