@@ -36,7 +36,7 @@ type RunRequest struct {
 // Progress says how far a run is.
 type Progress struct {
 	Run      string
-	Estimate int64 // rows the run will settle, as counted or estimated at the start; -1 when unknown
+	Estimate int64 // rows the run will settle in all, as counted once it had gone on for a moment; -1 when unknown
 	Done     int64 // rows settled so far, this process's and earlier ones'
 }
 
@@ -224,12 +224,6 @@ func (c *Curfew) sameClock(ctx context.Context, l *ledger.Ledger, db *target.DB)
 	return nil
 }
 
-// runPlan is what the first process to start a run fixes for all that work on it.
-type runPlan struct {
-	Strategy    target.Strategy `json:"strategy"`
-	Fingerprint string          `json:"fingerprint"`
-}
-
 // drain works on an open run. What it executes is the revision that the ledger stored with the run, whatever the local file
 // says now.
 func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, req RunRequest) (ledger.Run, error) {
@@ -261,8 +255,8 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 	o := dispatch.Options{Ledger: l, Pager: pager{job}, Sealer: keys, Batch: p.Batch, Logger: c.log, Stop: req.Stop,
 		Worker: executor{&worker.Worker{Job: job, AsOf: run.AsOf, KeyID: keys.ID(), Waits: shortWaits, Logger: c.log}}}
 	if req.Progress != nil {
-		estimate := c.estimate(ctx, job, run)
-		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(), Done: r.Planned}) }
+		estimate := c.estimate(ctx, job)
+		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(r.Planned), Done: r.Planned}) }
 	}
 	run, err = dispatch.Drain(ctx, run.ID, o)
 	return c.settleEnd(ctx, l, run, err)
@@ -270,16 +264,11 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 
 // start fixes how the run pages and what table it is about. A run that was begun keeps both, or cannot go on.
 func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, job *target.Job) (ledger.Run, error) {
-	now, err := job.FingerprintNow(ctx)
+	now, err := job.Begin(ctx)
 	if err != nil {
 		return run, targetError("", err)
 	}
-	if run.State == ledger.Accepted {
-		if err := job.ChooseStrategy(ctx); err != nil {
-			return run, targetError("", err)
-		}
-	}
-	plan, err := json.Marshal(runPlan{Strategy: job.Strategy(), Fingerprint: now})
+	plan, err := json.Marshal(now)
 	if err != nil {
 		return run, err
 	}
@@ -297,40 +286,43 @@ func (c *Curfew) start(ctx context.Context, l *ledger.Ledger, run ledger.Run, jo
 	if begins {
 		c.event(ctx, "run_started", run)
 	}
-	var fixed runPlan
-	if err := json.Unmarshal(run.Plan, &fixed); err != nil {
+	var began target.Start
+	if err := json.Unmarshal(run.Plan, &began); err != nil {
 		return run, fmt.Errorf("the plan of run %.12s: %w", run.ID, err)
 	}
-	err = job.SetStrategy(fixed.Strategy)
-	if err == nil && fixed.Fingerprint != now {
-		err = target.ErrSchemaChanged
-	}
+	err = job.Adopt(began, now)
 	if err != nil {
 		if run, err = l.End(ctx, run.ID, ledger.Failed, "schema_changed", err.Error()); err == nil {
 			c.event(ctx, "run_failed", run)
 		}
 		return run, ledgerError(err)
 	}
-	job.SetFingerprint(fixed.Fingerprint)
 	return run, nil
 }
 
-// estimate counts, beside the work, how many rows the run will settle. Until that is known, and when it takes too long to
-// find out for a progress line, the answer is -1.
-func (c *Curfew) estimate(ctx context.Context, job *target.Job, run ledger.Run) func() int64 {
+// countAfter is how long a run goes on before its rows are counted for the progress line: a short one is over by then, and
+// counting may cost as much as deleting.
+const countAfter = 3 * time.Second
+
+// estimate says how many rows the run will settle, given how many it has: it counts what is left, once, beside the work. Until
+// that is known, and when it takes too long to find out for a progress line, the answer is -1.
+func (c *Curfew) estimate(ctx context.Context, job *target.Job) func(done int64) int64 {
 	var known atomic.Int64
 	known.Store(-1)
-	if run.PagedOut || len(run.Cursor) > 0 {
-		return known.Load
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		if n, err := job.CountDue(ctx); err == nil {
-			known.Store(n.Due + n.Unreadable)
+	begin, counting := time.Now(), false
+	return func(done int64) int64 {
+		if !counting && time.Since(begin) > countAfter {
+			counting = true
+			go func() {
+				ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+				defer cancel()
+				if n, err := job.CountDue(ctx); err == nil {
+					known.Store(done + n.Due + n.Unreadable)
+				}
+			}()
 		}
-	}()
-	return known.Load
+		return known.Load()
+	}
 }
 
 // settleEnd turns what Drain says into what the caller is told, and records an interruption.
@@ -446,11 +438,11 @@ func (p pager) Page(ctx context.Context, cursor []byte, rows int) (dispatch.Page
 	return out, nil
 }
 
-func (p pager) Split(keys []byte, rows int) ([]dispatch.Batch, error) {
-	parts, err := target.SplitKeys(keys, rows)
+func (p pager) Split(handedOn []byte, rows int) ([]dispatch.Batch, error) {
+	parts, err := target.Split(handedOn, rows)
 	var out []dispatch.Batch
 	for _, b := range parts {
-		out = append(out, dispatch.Batch{Phase: b.Phase, Rows: b.Rows, Keys: b.Keys})
+		out = append(out, dispatch.Batch{Phase: b.Phase, Rows: b.Rows, Bounds: b.Bounds, Keys: b.Keys})
 	}
 	return out, err
 }

@@ -21,8 +21,8 @@ type Pager interface {
 	// Page returns at most rows due rows after the cursor (empty: from the start). A page may hold no rows and not be the
 	// last one; then it only moves the cursor.
 	Page(ctx context.Context, cursor []byte, rows int) (Page, error)
-	// Split cuts a list of keys, as a batch has them, into lists of at most rows keys.
-	Split(keys []byte, rows int) ([]Batch, error)
+	// Split makes batches of about rows rows of what another batch handed on.
+	Split(handedOn []byte, rows int) ([]Batch, error)
 }
 
 // A Page is one step of the scan.
@@ -51,7 +51,7 @@ type Worker interface {
 // Done is a batch that was executed.
 type Done struct {
 	Settlement ledger.Settlement
-	Deferred   []byte        // keys of rows to be tried in a later batch, in the clear
+	Deferred   []byte        // what is left for later batches, for Split, in the clear
 	TooLong    bool          // the statement timeout struck: batches must get smaller
 	Took       time.Duration // in the governed database
 }
@@ -88,9 +88,6 @@ type Options struct {
 	Stop   <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
 	Report func(ledger.Run) // called after each step, never concurrently; may be nil
 }
-
-// retryPages is the phase of batches made of rows that earlier batches handed on.
-const retryPhase = "retry"
 
 func (o Options) seal(run string, plain []byte) []byte {
 	if len(plain) == 0 {

@@ -218,15 +218,16 @@ func (d *drain) take(r result) error {
 	return nil
 }
 
-// adapt keeps batches near the time they should take.
+// adapt keeps batches near the time they should take. A batch that was much smaller than a page says nothing.
 func (d *drain) adapt(r result) {
+	full := max(r.batch.Rows, int(r.done.Settlement.Planned)) >= d.rows*3/4
 	switch target := d.Batch.Target; {
 	case r.done.TooLong:
 		d.rows = max(1, min(d.rows, r.batch.Rows)/2)
-	case target <= 0 || r.done.Took == 0 || r.batch.Rows == 0:
-	case r.done.Took > target && r.batch.Rows >= d.rows:
+	case target <= 0 || r.done.Took == 0 || !full:
+	case r.done.Took > target:
 		d.rows = max(1, d.rows/2, int(int64(d.rows)*int64(target)/int64(r.done.Took)))
-	case r.done.Took < target/2 && r.batch.Rows >= d.rows && d.rows < d.Batch.Rows:
+	case r.done.Took < target/2 && d.rows < d.Batch.Rows:
 		d.rows = min(d.Batch.Rows, d.rows*2)
 	}
 }
@@ -362,10 +363,7 @@ func (d *drain) retry(ctx context.Context, deferred []ledger.DeferredRows) error
 		if err != nil {
 			return err
 		}
-		for _, p := range parts {
-			p.Phase = retryPhase
-			batches = append(batches, p)
-		}
+		batches = append(batches, parts...)
 		a.FromDeferred = append(a.FromDeferred, b.From)
 	}
 	return d.admit(ctx, a, batches, d.cursor)

@@ -85,16 +85,24 @@ func (x *execution) only(ctx context.Context, keys []tuple, cond func(*query)) (
 }
 
 // rehearse is a batch of a shadow run: the same questions, no change, no receipt.
-func (j *Job) rehearse(ctx context.Context, keys []tuple) (*Result, error) {
+func (j *Job) rehearse(ctx context.Context, w Work) (*Result, error) {
 	start := time.Now()
 	x := &execution{j: j, c: j.db.SQL}
+	f, err := x.find(ctx, w)
+	if err != nil {
+		return nil, redact(err)
+	}
+	if t := f.tally(); t != nil {
+		res, _ := j.result(t)
+		return res, nil
+	}
 	holds, err := x.readHolds(ctx)
 	if err != nil && classify(err) != classUndefined {
 		return nil, redact(err)
 	}
 	x.holds = holds // a database without curfew's tables has no holds to obey
 	t := newTally()
-	for chunk := range slices.Chunk(keys, j.d.maxKeys()) {
+	for chunk := range slices.Chunk(f.keys, j.d.maxKeys()) {
 		open, err := x.sift(ctx, t, chunk, none)
 		if err != nil {
 			return nil, redact(err)

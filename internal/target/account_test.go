@@ -182,7 +182,7 @@ func TestGuardPlacedWhileWaiting(t *testing.T) {
 		if res.Outcomes["deleted"] != 9 || res.NDefer != 1 {
 			t.Fatalf("outcomes %v, handed on %d", res.Outcomes, res.NDefer)
 		}
-		more, err := SplitKeys(res.Deferred, 1000)
+		more, err := Split(res.Deferred, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestScopeLeftWhileWaiting(t *testing.T) {
 		pages := l.pages(j, 1000)
 		commit := l.hold("INSERT INTO fine VALUES (1, 4)")
 		// In the pass that waits: InnoDB has its view of the fines from the first row on, and waits at the fourth.
-		more, err := SplitKeys(pages[0].Keys, 1000)
+		more, err := splitKeys(pages[0].Keys, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func TestStatementTimeout(t *testing.T) {
 				got[o] += k
 			}
 			if res.NDefer > 0 {
-				halves, err := SplitKeys(res.Deferred, (n+1)/2)
+				halves, err := Split(res.Deferred, (n+1)/2)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -402,8 +402,10 @@ func TestCountedRowsAreTheScannedOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 			pages := l.pages(j, 1000)
-			late()
-			l.exec("DELETE FROM session WHERE id = 3")
+			l.atPoint("found", func() {
+				late()
+				l.exec("DELETE FROM session WHERE id = 3")
+			})
 			got := l.execute(j, pages)
 			if diff := cmp.Diff(map[string]int64{"deleted": 9, "gone": 1}, got.outcomes); diff != "" {
 				t.Error(diff)

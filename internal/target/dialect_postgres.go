@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -96,11 +98,11 @@ func (postgresDialect) maxKeys() int    { return 1 << 20 }
 func (d postgresDialect) due(q *query, x string, tr *trigger, b bound) {
 	switch tr.domain {
 	case instantDomain:
-		q.add(x, " < ").arg(pgInstant(b.instant)).add("::text::timestamptz")
+		q.add(x, " < ").arg(pgInstant(b.instant))
 	case wallDomain:
 		pgWall(q, x, b)
 	case dateDomain:
-		q.add(x, " < ").arg(b.date.String()).add("::text::date")
+		q.add(x, " < ").arg(pgDate(b.date))
 	case numberDomain:
 		if tr.whole {
 			q.add(x, " < ").arg(b.whole(tr.unit).String()).add("::text::numeric::", tr.castInt())
@@ -114,14 +116,22 @@ func (d postgresDialect) due(q *query, x string, tr *trigger, b bound) {
 	}
 }
 
-// pgInstant is the ISO text of an instant. PostgreSQL's own infinity and years before 1 never come from here.
-func pgInstant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000") + "+00" }
+// Bounds go out in their own types: a cast of text to a time is not immutable, so it would be made again for every row that a
+// scan looks at, which costs more than the scan.
+
+func pgInstant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t.UTC(), Valid: true} }
+
+func pgClock(w policy.Wall) pgtype.Timestamp { return pgtype.Timestamp{Time: w.UTC(), Valid: true} }
+
+func pgDate(d policy.Date) pgtype.Date {
+	return pgtype.Date{Time: d.Midnight().UTC(), Valid: true}
+}
 
 func pgWall(q *query, x string, b bound) {
-	q.add("(", x, " < ").arg(b.wall.End.String()).add("::text::timestamp")
+	q.add("(", x, " < ").arg(pgClock(b.wall.End))
 	if !b.wall.GapFrom.IsZero() {
-		q.add(" AND NOT (", x, " >= ").arg(b.wall.GapFrom.String()).add("::text::timestamp AND ", x, " < ").
-			arg(b.wall.GapTo.String()).add("::text::timestamp)")
+		q.add(" AND NOT (", x, " >= ").arg(pgClock(b.wall.GapFrom)).add(" AND ", x, " < ").
+			arg(pgClock(b.wall.GapTo)).add(")")
 	}
 	q.add(")")
 }
@@ -131,11 +141,11 @@ func pgISO(q *query, x string, b bound) {
 	q.add("CASE WHEN ", x, " IS NULL OR NOT ", x, " ~ '", policy.ISO8601Pattern, "' THEN FALSE")
 	q.add(" WHEN length(", x, ") = 10 THEN ")
 	if b.zoned {
-		q.add(x, "::date < ").arg(b.date.String()).add("::text::date")
+		q.add(x, "::date < ").arg(pgDate(b.date))
 	} else {
 		q.add("FALSE")
 	}
-	q.add(" WHEN ", x, " ~ '", isoOffset, "' THEN ", x, "::timestamptz < ").arg(pgInstant(b.instant)).add("::text::timestamptz")
+	q.add(" WHEN ", x, " ~ '", isoOffset, "' THEN ", x, "::timestamptz < ").arg(pgInstant(b.instant))
 	q.add(" ELSE ")
 	if b.zoned {
 		pgWall(q, x+"::timestamp", b)

@@ -46,19 +46,15 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 		n := int64(w.Rows)
 		return &Result{Planned: n, Outcomes: map[string]int64{"unreadable": n}}, nil
 	}
-	keys, err := decodeTuples(w.Keys)
-	if err != nil {
-		return nil, err
-	}
 	if j.shadow {
-		res, err := j.rehearse(ctx, keys)
+		res, err := j.rehearse(ctx, w)
 		if err != nil && (classify(err) == classUndefined || isSQLError(err)) {
 			return nil, j.undefined(ctx, err)
 		}
 		return res, err
 	}
 	for attempt := 1; ; attempt++ {
-		res, err := j.attempt(ctx, asOf, w, keys)
+		res, err := j.attempt(ctx, asOf, w)
 		if err == nil {
 			res.Took = time.Since(start)
 			return res, nil
@@ -106,7 +102,7 @@ type execution struct {
 	waits  int // lock timeouts met so far
 }
 
-func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work, keys []tuple) (*Result, error) {
+func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, error) {
 	tx, err := j.db.SQL.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -119,9 +115,16 @@ func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work, keys []tuple)
 		return done, err
 	}
 	hook("claimed")
-	t, err := x.change(ctx, w, keys)
+	f, err := x.find(ctx, w)
 	if err != nil {
 		return nil, err
+	}
+	hook("found")
+	t := f.tally()
+	if t == nil {
+		if t, err = x.change(ctx, w, f); err != nil {
+			return nil, err
+		}
 	}
 	hook("changed")
 	if err := x.sameTable(ctx); err != nil {
@@ -227,10 +230,6 @@ func (x *execution) savepoint(ctx context.Context, fn func() error) error {
 // Void settles a batch that is not to be tried as it is, because it takes too long: its receipt says that nothing was done
 // and hands the rows on, so that a rival still at work on it is refused. A batch of one row is recorded as failed.
 func (j *Job) Void(ctx context.Context, asOf time.Time, w Work, reason error) (*Result, error) {
-	keys, err := decodeTuples(w.Keys)
-	if err != nil {
-		return nil, err
-	}
 	tx, err := j.db.SQL.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, redact(err)
@@ -241,11 +240,19 @@ func (j *Job) Void(ctx context.Context, asOf time.Time, w Work, reason error) (*
 	if err != nil || done != nil {
 		return done, redact(err)
 	}
-	t := newTally()
-	if len(keys) == 1 {
-		t.note("failed", reason.Error(), keys[0])
-	} else {
-		t.deferred = keys
+	f, err := x.find(ctx, w)
+	if err != nil {
+		return nil, redact(err)
+	}
+	t := f.tally()
+	switch {
+	case t != nil:
+	case len(f.keys) == 1:
+		t = newTally()
+		t.note("failed", reason.Error(), f.keys[0])
+	default:
+		t = newTally()
+		t.deferred = f.keys
 	}
 	res, err := x.complete(ctx, w, t)
 	if err != nil {
@@ -297,23 +304,23 @@ func (x *execution) ofRows(ctx context.Context, err error) bool {
 }
 
 // change does what the policy says to the rows of the batch and accounts for each of them.
-func (x *execution) change(ctx context.Context, w Work, keys []tuple) (*tally, error) {
-	if x.j.careful || w.Phase == phaseRetry {
-		return x.changeCarefully(ctx, w, keys)
+func (x *execution) change(ctx context.Context, w Work, f *finding) (*tally, error) {
+	if x.j.careful || w.Phase == phaseRetry || w.Phase == phaseMoved {
+		return x.changeCarefully(ctx, w, f.keys)
 	}
 	if err := x.waitFor(ctx, quickWait); err != nil {
 		return nil, err
 	}
 	var gone []tuple
 	err := x.savepoint(ctx, func() (err error) {
-		gone, err = x.deleteRange(ctx, w, keys)
+		gone, err = x.deleteRange(ctx, w, f)
 		if err == nil {
 			err = x.orphans(ctx, gone)
 		}
 		return err
 	})
 	if err != nil && (errors.Is(err, errUnclear) || x.ofRows(ctx, err)) {
-		return x.changeCarefully(ctx, w, keys)
+		return x.changeCarefully(ctx, w, f.keys)
 	}
 	if err != nil {
 		return nil, err
@@ -322,21 +329,17 @@ func (x *execution) change(ctx context.Context, w Work, keys []tuple) (*tally, e
 	t.put("deleted", gone...)
 	// Whatever was planned and is not gone by our hand is looked up; rows that became due since go along. A row that is still
 	// due was kept by a trigger, or moved out of the range: the pass at the end finds out, by its key.
-	return t, x.account(ctx, t, without(keys, gone), none, false)
+	return t, x.account(ctx, t, without(f.keys, gone), none, false)
 }
 
 // deleteRange is the quick way: one statement that repeats every condition, and the rows that it took.
-func (x *execution) deleteRange(ctx context.Context, w Work, keys []tuple) ([]tuple, error) {
+func (x *execution) deleteRange(ctx context.Context, w Work, f *finding) ([]tuple, error) {
 	j := x.j
-	s, err := decodeSpan(w.Bounds)
-	if err != nil {
-		return nil, err
-	}
-	if s.horizon != "" {
-		return x.deleteSpan(ctx, w, s, keys)
+	if f.horizon != "" {
+		return x.deleteSpan(ctx, w, f.span, f.keys)
 	}
 	q := newQuery(j.d).add("DELETE FROM ", j.d.rows(j.t))
-	j.where(q, w.Phase, s.lo, s.hi)
+	j.where(q, w.Phase, f.lo, f.hi)
 	j.unguarded(q)
 	x.notHeld(q)
 	q.add(" RETURNING ", j.readKey())

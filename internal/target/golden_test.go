@@ -191,7 +191,7 @@ func (g *goldenLab) careful(j *Job, name string) {
 	g.rec.deletes = true
 	defer func() { g.rec.deletes = false }()
 	g.show(name+"a batch done carefully", func() error { _, err := j.Execute(g.Context(), asOf, g.work(p.Batch)); return err })
-	again, err := SplitKeys(p.Batch.Keys, 10)
+	again, err := splitKeys(p.Batch.Keys, 10)
 	if err != nil {
 		g.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func TestNothingThatChangedGoes(t *testing.T) {
 		l.exec("CREATE TABLE fine (id bigint NOT NULL PRIMARY KEY, session_id bigint NOT NULL, paid int NOT NULL, FOREIGN KEY (session_id) REFERENCES session (id))")
 		moments := []string{"scanned", "waiting"}
 		if l.engine != SQLite { // whose writers take turns: nobody steps in once a batch has begun
-			moments = []string{"scanned", "begun", "claimed", "waiting"}
+			moments = []string{"scanned", "begun", "claimed", "found", "waiting"}
 		}
 		for _, c := range intrusions() {
 			for _, path := range []string{"quick", "by key", "by place", "careful", "retry"} {
@@ -92,7 +92,7 @@ func TestNothingThatChangedGoes(t *testing.T) {
 					if l.engine == MySQL && moment == "waiting" && c.name != "renewed" && (path == "careful" || path == "by key") {
 						continue // these wait as "quick" and "retry" do, and each wait is a third of a second
 					}
-					if moment == "claimed" && c.name == "held" {
+					if (moment == "claimed" || moment == "found") && c.name == "held" {
 						continue // see TestHoldWaitsForBatches
 					}
 					l.Run(c.name+"/"+path+"/"+moment, func(t *testing.T) { l.at(t).stepIn(c, path, moment) })
@@ -123,7 +123,7 @@ func (l *lab) stepIn(c intrusion, path, moment string) {
 	}
 	pages := l.pages(j, 1000)
 	if path == "retry" {
-		all, err := SplitKeys(pages[0].Keys, 1000)
+		all, err := splitKeys(pages[0].Keys, 1000)
 		if err != nil || len(pages) != 1 {
 			l.Fatal(err, len(pages))
 		}
@@ -148,7 +148,11 @@ func (l *lab) stepIn(c intrusion, path, moment string) {
 		l.atPoint(moment, func() { once.Do(func() { l.transact(c.script(l))() }) })
 		got = l.execute(j, pages)
 	}
-	if diff := cmp.Diff(map[string]int64{"deleted": 9, c.outcome: 1}, got.outcomes); diff != "" {
+	want := map[string]int64{"deleted": 9, c.outcome: 1}
+	if path == "by place" && c.outcome == "no_longer_due" && moment != "found" && moment != "waiting" {
+		delete(want, c.outcome) // such a batch reads its rows itself, and did not yet
+	}
+	if diff := cmp.Diff(want, got.outcomes); diff != "" {
 		l.Error(diff)
 	}
 	if diff := cmp.Diff([]int{5}, l.ids("SELECT id FROM session")); diff != "" {

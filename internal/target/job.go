@@ -51,6 +51,7 @@ type Job struct {
 
 	keys        *keyring.Keyring
 	fingerprint string
+	began       Start
 }
 
 // A Strategy is the order in which due rows are paged. It is chosen when the run starts and does not change.
@@ -130,9 +131,6 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	}
 	return j, nil
 }
-
-// SetFingerprint names the table that the run began with; a batch that finds another one is refused with ErrSchemaChanged.
-func (j *Job) SetFingerprint(f string) { j.fingerprint = f }
 
 // Strategy is how the job pages.
 func (j *Job) Strategy() Strategy { return j.strategy }

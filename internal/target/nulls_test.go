@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,9 +88,16 @@ func TestNullTriggerChanges(t *testing.T) {
 				}
 				j.careful = j.careful || careful
 				pages := l.pages(j, 1000)
-				l.exec("UPDATE doc SET at = " + fresh + " WHERE id IN (1, 101)") // renewed
-				l.exec("UPDATE doc SET at = " + old + " WHERE id IN (2, 102)")   // due in another way, or at another place of the index
-				l.exec("UPDATE doc SET at = NULL WHERE id IN (103, 203)")        // 203 becomes due behind every cursor, or not
+				change := func() {
+					l.exec("UPDATE doc SET at = " + fresh + " WHERE id IN (1, 101)") // renewed
+					l.exec("UPDATE doc SET at = " + old + " WHERE id IN (2, 102)")   // due in another way, or at another place of the index
+					l.exec("UPDATE doc SET at = NULL WHERE id IN (103, 203)")        // 203 becomes due behind every cursor, or not
+				}
+				if s == ByPlace { // whose batches read their rows themselves
+					l.atPoint("found", sync.OnceFunc(change))
+				} else {
+					change()
+				}
 				got := l.execute(j, pages)
 				gone := got.outcomes["gone"] // a row that moved may be met twice
 				delete(got.outcomes, "gone")

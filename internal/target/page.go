@@ -10,6 +10,7 @@ import (
 const (
 	phaseUnreadable = "unreadable" // rows whose trigger is no instant: counted, never changed
 	phaseMain       = "main"
+	phaseMoved      = "moved" // by place: due rows that others changed since the run began, and that moved behind the cursor so
 	phaseNulls      = "nulls" // NULL triggers that the policy calls due
 	phaseRetry      = "retry" // rows that an earlier batch handed on: found locked, or in a batch that took too long
 )
@@ -52,7 +53,7 @@ type Batch struct {
 	Phase  string
 	Rows   int    // planned
 	Bounds []byte // the range, exclusive and inclusive ends; empty when the batch is its keys alone
-	Keys   []byte // the keys found
+	Keys   []byte // the keys found; empty when the batch is a range that finds its rows itself, and Rows an estimate
 }
 
 // window is how many rows of the table one page by key looks at: enough to make the statement worth its price, few enough
@@ -96,6 +97,8 @@ func (j *Job) pageStep(ctx context.Context, at []byte, n int) (Page, error) {
 			return j.pagePlace(ctx, c, n)
 		}
 		return j.pageWindow(ctx, c, n)
+	case phaseMoved:
+		return j.pageMoved(ctx, c, n)
 	case phaseNulls:
 		return j.pageWindow(ctx, c, n)
 	}
@@ -104,7 +107,10 @@ func (j *Job) pageStep(ctx context.Context, at []byte, n int) (Page, error) {
 
 // next is the page that ends a phase.
 func (j *Job) next(c cursor) Page {
-	if c.phase == phaseMain && j.trig.nulls == "due" {
+	switch {
+	case c.phase == phaseMain && j.strategy == ByPlace && j.began.Horizon != "":
+		return Page{Cursor: cursor{phase: phaseMoved}.encode()}
+	case c.phase != phaseNulls && j.trig.nulls == "due":
 		return Page{Cursor: cursor{phase: phaseNulls}.encode()}
 	}
 	return Page{Cursor: c.encode(), Done: true}
@@ -156,6 +162,9 @@ func (j *Job) where(q *query, phase string, lo, hi tuple) {
 	default:
 		j.dueNow(q)
 	}
+	if phase == phaseMoved {
+		younger(q, j.began.Horizon)
+	}
 	j.within(q, phase, lo, hi)
 	j.inScope(q)
 }
@@ -171,7 +180,7 @@ func (j *Job) named(q *query) {
 
 func (j *Job) within(q *query, phase string, lo, hi tuple) {
 	j.named(q)
-	if phase == phaseMain && j.strategy == ByPlace {
+	if (phase == phaseMain || phase == phaseMoved) && j.strategy == ByPlace {
 		placed(q, lo, hi)
 		return
 	}

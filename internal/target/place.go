@@ -2,18 +2,16 @@ package target
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"math"
 )
 
 // Reading in physical order (PostgreSQL): where the trigger does not follow the heap, an index on it leads to a block of its
 // own for almost every row. A range of row addresses reads each block once. It is used within one table only: an address says
 // nothing across partitions. Every statement repeats the conditions; an address is a place to look, never a row's name.
-
-// wholeBlock is beyond every address in a block: a block has fewer than 65536 rows.
-const wholeBlock = math.MaxUint16
+//
+// A batch is a range of addresses and no list of keys: it finds its rows itself, in its own transaction. How many there will be
+// is an estimate. One that finds far more, or the table rewritten, changes nothing and hands its range on, to be cut smaller.
 
 // placeable reports whether addresses can be ranges here.
 func (j *Job) placeable() bool {
@@ -45,7 +43,7 @@ func (j *Job) ChooseStrategy(ctx context.Context) error {
 		}
 	}
 	j.strategy = ByPlace
-	j.blocks.Store(int64(1 + float64(j.t.Blocks)*1000/max(due, 1)))
+	j.blocks.Store(int64(1 + float64(j.t.Blocks)*float64(j.p.Batch.Rows)/max(due, 1)))
 	return nil
 }
 
@@ -73,20 +71,74 @@ func placed(q *query, lo, hi tuple) {
 
 func place(a address) tuple { return tuple{{textValue, a.String()}} }
 
-// maxWindow bounds the blocks that one page looks at (64 MiB), so that it ends in time where few rows are due.
+// maxWindow bounds the blocks that one statement looks at (64 MiB), so that it ends in time where few rows are due.
 const maxWindow = 8192
 
-// pagePlace hands out the due rows of the next blocks. The number of blocks follows the number of rows wanted.
+// fewBlocks is up to how many blocks a page is cut by the row: in so few, a count of the first says nothing about the others.
+const fewBlocks = 4
+
+// pagePlace hands out the next blocks, as many as are likely to hold n due rows: it counts those in the first few. The batch is
+// the blocks, and reads its rows when it executes (see find); what only the pager knew would be older, and would have to be kept
+// in the ledger.
 func (j *Job) pagePlace(ctx context.Context, c cursor, n int) (Page, error) {
 	var at address
-	var size int64
 	var heap string
-	err := j.db.SQL.QueryRowContext(ctx, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, "+j.heapFile(),
-		quoted(j.d, j.t.Schema, j.t.Name)).Scan(&size, &heap)
+	if len(c.at) == 2 {
+		var err error
+		if at, err = parseAddress(c.at[0].s); err != nil {
+			return Page{}, err
+		}
+		heap = c.at[1].s
+	}
+	look := j.sample(n)
+	for looked := int64(0); ; {
+		s, err := j.survey(ctx, at, look)
+		if err != nil {
+			return Page{}, err
+		}
+		if heap != "" && s.heap != heap { // the table was rewritten: its rows are elsewhere, and are looked for anew
+			at, heap = address{}, s.heap
+			continue
+		}
+		heap = s.heap
+		if at.block >= s.size {
+			return j.next(c), nil
+		}
+		if s.due == 0 {
+			at = address{at.block + look, 0}
+			if looked += look; looked >= maxWindow {
+				return placePage(at, at, 0, heap), nil
+			}
+			look = min(2*look, maxWindow)
+			continue
+		}
+		blocks := min(look*int64(n)/s.due, maxWindow, s.size-at.block)
+		j.blocks.Store(max(1, blocks))
+		if blocks < fewBlocks {
+			return j.pageFew(ctx, at, n, heap)
+		}
+		p := placePage(at, address{at.block + blocks, 0}, max(1, int(s.due*blocks/look)), heap)
+		if at.block+blocks == s.size {
+			// The last one is open: a row that moves before it executes most likely goes to a new block.
+			p.Batch.Bounds = span{lo: place(at), heap: heap}.encode()
+		}
+		return p, nil
+	}
+}
+
+// pageMoved hands out due rows that were changed by others since the run began: such a row has another address, which the scan
+// may have passed already. Where nobody changed any row of the table, as the server counts, it does not look.
+func (j *Job) pageMoved(ctx context.Context, c cursor, n int) (Page, error) {
+	var updates, size int64
+	err := j.db.SQL.QueryRowContext(ctx, "SELECT "+j.updates()+", pg_relation_size("+j.regclass()+") / current_setting('block_size')::bigint").Scan(&updates, &size)
 	if err != nil {
 		return Page{}, err
 	}
-	if len(c.at) == 2 && c.at[1].s == heap { // else the table was rewritten: its rows are elsewhere, and are looked for anew
+	at := address{}
+	if len(c.at) == 0 && updates == j.began.Updates {
+		return j.next(c), nil
+	}
+	if len(c.at) > 0 {
 		if at, err = parseAddress(c.at[0].s); err != nil {
 			return Page{}, err
 		}
@@ -94,77 +146,105 @@ func (j *Job) pagePlace(ctx context.Context, c cursor, n int) (Page, error) {
 	if at.block >= size {
 		return j.next(c), nil
 	}
-	for blocks := min(max(j.blocks.Load(), 1), maxWindow); ; blocks = max(1, blocks/2) {
-		end := address{min(at.block+blocks, size), 0}
-		keys, horizon, now, err := j.spanKeys(ctx, cursor{phaseMain, place(at)}, place(end), n+1)
-		if err != nil {
+	end := address{at.block + maxWindow, 0}
+	q := newQuery(j.d).add("SELECT ctid::text AS curfew_place, ", j.readKey(), " FROM ", j.d.rows(j.t))
+	j.where(q, phaseMoved, place(at), place(end))
+	q.add(" ORDER BY ctid LIMIT ", itoa(n))
+	found, err := j.tuples(ctx, j.db.SQL, q, append([]Column{{Name: "ctid"}}, j.key...))
+	if err != nil {
+		return Page{}, err
+	}
+	if len(found) == n {
+		if end, err = parseAddress(found[n-1][0].s); err != nil {
 			return Page{}, err
 		}
-		if now != heap {
-			return j.pagePlace(ctx, c, n) // rewritten this moment
-		}
-		if len(keys) > n && blocks == 1 {
-			return j.pageBlock(ctx, at, n, heap)
-		}
-		if len(keys) > n {
-			continue
-		}
-		// Three quarters of a full page: a window that holds too many rows is looked at twice.
-		j.blocks.Store(min(maxWindow, 1+blocks*int64(n)*3/4/int64(max(len(keys), 1))))
-		return j.placePage(at, end, keys, horizon, heap), nil
-	}
-}
-
-func (j *Job) placePage(from, to address, keys []tuple, horizon, heap string) Page {
-	p := Page{Cursor: cursor{phaseMain, append(place(to), value{textValue, heap})}.encode()}
-	if len(keys) > 0 {
-		p.Batch = &Batch{Phase: phaseMain, Rows: len(keys), Keys: encodeTuples(keys), Bounds: span{place(from), place(to), horizon, heap}.encode()}
-	}
-	return p
-}
-
-// pageBlock hands out the next n rows of a single block that holds more.
-func (j *Job) pageBlock(ctx context.Context, from address, n int, heap string) (Page, error) {
-	to := address{from.block, wholeBlock}
-	q := newQuery(j.d).add("SELECT ctid::text AS curfew_place, ", j.readKey(), " FROM ", j.d.rows(j.t))
-	j.where(q, phaseMain, place(from), place(to))
-	q.add(" ORDER BY ctid LIMIT ", itoa(n))
-	cols := append([]Column{{Name: "ctid"}}, j.key...)
-	found, err := j.tuples(ctx, j.db.SQL, q, cols)
-	if err != nil {
-		return Page{}, err
-	}
-	if len(found) == 0 {
-		return j.placePage(from, address{from.block + 1, 0}, nil, "", heap), nil
-	}
-	last, err := parseAddress(found[len(found)-1][0].s)
-	if err != nil {
-		return Page{}, err
+		end.line++
 	}
 	keys := make([]tuple, len(found))
 	for i, f := range found {
 		keys[i] = f[1:]
 	}
-	return j.placePage(from, address{last.block, last.line + 1}, keys, "", heap), nil
+	return Page{Cursor: cursor{phaseMoved, place(end)}.encode(), Batch: j.batch(c, keys, place(end))}, nil
 }
 
-// pagePacked selects the next n due rows in order like pageRows, but brings only the last row's trigger: turning a thousand
-// timestamps into text costs as much as finding the rows.
-func (j *Job) pagePacked(ctx context.Context, q *query, cols []Column) (keys []tuple, last tuple, err error) {
-	text := "WITH p AS (\n" + q.String() + "\n) SELECT (array_agg(curfew_0))[count(*)]::text"
-	for i := 1; i < len(cols); i++ {
-		text += ", array_agg(curfew_" + itoa(i) + ")::text"
+// updates is how many rows of the table were ever updated, as far as the server has heard; -1 where it does not count.
+func (j *Job) updates() string {
+	return "CASE WHEN current_setting('track_counts')::bool THEN pg_stat_get_tuples_updated(" + j.regclass() + ") ELSE -1 END"
+}
+
+// sample is how many blocks to count in: those of about 32 due rows, and of a thirty-second of the page at least.
+func (j *Job) sample(n int) int64 {
+	return min(max(1, j.blocks.Load()*max(1, int64(min(n, 32)))/int64(n), j.blocks.Load()/32), maxWindow)
+}
+
+// A survey is what a look at a few blocks says.
+type survey struct {
+	size int64  // of the table, in blocks
+	heap string // its file
+	due  int64  // rows due in the blocks looked at
+}
+
+func (j *Job) survey(ctx context.Context, from address, blocks int64) (survey, error) {
+	q := newQuery(j.d).add("SELECT pg_relation_size(", j.regclass(), ") / current_setting('block_size')::bigint, ", j.heapFile(),
+		", (SELECT count(*) FROM ", j.d.rows(j.t))
+	j.where(q, phaseMain, place(from), place(address{from.block + blocks, 0}))
+	q.add(")")
+	var s survey
+	err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&s.size, &s.heap, &s.due)
+	return s, err
+}
+
+// placePage is a page of the rows between two addresses; of none when rows is 0.
+func placePage(from, to address, rows int, heap string) Page {
+	p := Page{Cursor: cursor{phaseMain, append(place(to), value{textValue, heap})}.encode()}
+	if rows > 0 {
+		p.Batch = &Batch{Phase: phaseMain, Rows: rows, Bounds: span{lo: place(from), hi: place(to), heap: heap}.encode()}
 	}
-	raw, dest := make([]sql.NullString, len(cols)), make([]any, len(cols))
-	for i := range raw {
-		dest[i] = &raw[i]
+	return p
+}
+
+// pageFew hands out the next n rows of few blocks that hold more, or what there is in them.
+func (j *Job) pageFew(ctx context.Context, from address, n int, heap string) (Page, error) {
+	to := address{from.block + fewBlocks, 0}
+	q := newQuery(j.d).add("SELECT ctid::text AS curfew_place FROM ", j.d.rows(j.t))
+	j.where(q, phaseMain, place(from), place(to))
+	q.add(" ORDER BY ctid LIMIT ", itoa(n))
+	found, err := j.tuples(ctx, j.db.SQL, q, []Column{{Name: "ctid"}})
+	if err != nil {
+		return Page{}, err
 	}
-	if err := j.db.SQL.QueryRowContext(ctx, text+" FROM p", q.args...).Scan(dest...); err != nil {
-		return nil, nil, err
+	if len(found) == n {
+		last, err := parseAddress(found[n-1][0].s)
+		if err != nil {
+			return Page{}, err
+		}
+		to = address{last.block, last.line + 1}
 	}
-	if keys, err = unpack(raw[1:]); err != nil || len(keys) == 0 {
-		return nil, nil, err
+	return placePage(from, to, len(found), heap), nil
+}
+
+// lines is more than a block of the heap has room for, at any size.
+const lines = 2048
+
+// splitPlace cuts the addresses of a batch in four to eight, as far as they can be cut.
+func splitPlace(s span) ([]span, error) {
+	lo, err := parseAddress(s.lo[0].s)
+	if err != nil {
+		return nil, err
 	}
-	last = append(tuple{{textValue, raw[0].String}}, keys[len(keys)-1]...)
-	return keys, last, nil
+	hi, err := parseAddress(s.hi[0].s)
+	if err != nil {
+		return nil, err
+	}
+	first, last := lo.block*lines+min(lo.line, lines-1), hi.block*lines+min(hi.line, lines-1)
+	step := max(1, (last-first+3)/4)
+	if step > lines {
+		step = step / lines * lines // whole blocks, while there are some
+	}
+	var out []span
+	for from := first; from < last; from += step {
+		to := min(from+step, last)
+		out = append(out, span{lo: place(address{from / lines, from % lines}), hi: place(address{to / lines, to % lines}), heap: s.heap, from: s.from})
+	}
+	return out, nil
 }

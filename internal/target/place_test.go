@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/policy"
 )
 
 // In physical order every due row goes exactly once, whatever the page size: also rows that moved to another block between the
@@ -19,32 +22,106 @@ func TestByPlace(t *testing.T) {
 			l.exec(`CREATE INDEX ON session (at)`)
 			l.exec(`ANALYZE session`)
 			j := l.job(l.policy("session", nil))
-			if err := j.ChooseStrategy(t.Context()); err != nil || j.Strategy() != ByPlace {
-				t.Fatalf("strategy %s, %v", j.Strategy(), err)
+			if l.begin(j); j.Strategy() != ByPlace {
+				t.Fatalf("strategy %s", j.Strategy())
 			}
-			want := l.ids(`SELECT id FROM session WHERE at >= '2026-03-29 01:00:00+00' ORDER BY id`)
-			due := l.ids(`SELECT id FROM session WHERE at < '2026-03-29 01:00:00+00' ORDER BY id`)
-			pages := l.pages(j, n)
-			moved, renewed := due[len(due)/2], due[len(due)/3]
-			l.exec(fmt.Sprintf(`UPDATE session SET state = repeat('y', 2000) WHERE id = %d`, moved)) // goes to another block
-			l.exec(fmt.Sprintf(`UPDATE session SET at = %s WHERE id = %d`, l.lit(asOf.Add(time.Hour)), renewed))
-			got := l.execute(j, pages)
-			// The row that moved goes with the batch of its new place, or by its key at the end; in the first case it was
-			// planned twice, and the second time it is gone.
-			gone := got.outcomes["gone"]
+			due := l.ids(`SELECT id FROM session WHERE at < '2026-03-29 01:00:00+00' ORDER BY ctid`)
+			kept := 3000 - len(due)
+			renewed, back, along, tail := due[1], due[len(due)/3], due[len(due)/2], due[len(due)-1]
+			l.exec("DELETE FROM session WHERE id = " + fmt.Sprint(due[0]))
+			l.exec("VACUUM session") // room in the first block
+			move := func(id int) string {
+				return fmt.Sprintf("UPDATE session SET state = repeat('y', 40) WHERE id = %d", id)
+			}
+			got := l.step(j, n, func(page int) {
+				switch page {
+				case 0:
+					l.exec(fmt.Sprintf("UPDATE session SET at = %s WHERE id = %d", l.lit(asOf.Add(time.Hour)), renewed))
+					l.exec(fmt.Sprintf("UPDATE session SET state = repeat('z', 2000) WHERE id = %d", along)) // goes to another block
+				case 1:
+					l.exec(move(back)) // behind the scan, unless the pages are large
+					l.exec(fmt.Sprintf("UPDATE session SET state = repeat('z', 2000) WHERE id = %d", tail))
+				}
+			})
+			// What moved may be met twice: the second time it is gone.
+			gone, renewals := got.outcomes["gone"], got.outcomes["no_longer_due"]
 			delete(got.outcomes, "gone")
-			if diff := cmp.Diff(map[string]int64{"deleted": int64(len(due) - 1), "no_longer_due": 1}, got.outcomes); diff != "" || gone > 1 {
-				t.Errorf("%d gone\n%s", gone, diff)
+			delete(got.outcomes, "no_longer_due")
+			if diff := cmp.Diff(map[string]int64{"deleted": int64(len(due) - 2)}, got.outcomes); diff != "" || gone > 3 || renewals > 1 {
+				t.Errorf("%d gone, %d renewed\n%s", gone, renewals, diff)
 			}
-			want = append(want, renewed)
-			if n := l.ids("SELECT count(*) FROM session")[0]; n != len(want) {
-				t.Errorf("%d rows left, want %d", n, len(want))
+			if n := l.ids("SELECT count(*) FROM session")[0]; n != kept+1 {
+				t.Errorf("%d rows left, want %d", n, kept+1)
 			}
 			if n := l.ids(fmt.Sprintf("SELECT count(*) FROM session WHERE at < %s", l.lit(asOf)))[0]; n != 0 {
 				t.Errorf("%d due rows left", n)
 			}
 		})
 	}
+}
+
+// A range that holds far more rows than was thought, and the whole of a table that was rewritten, are cut until they fit.
+func TestRangeTooFull(t *testing.T) {
+	for _, mode := range []policy.Mode{policy.Enforce, policy.Shadow} {
+		l := newLab(t, Postgres)
+		l.exec(`CREATE TABLE session (id bigint NOT NULL PRIMARY KEY, at timestamptz NOT NULL)`)
+		l.exec(`INSERT INTO session SELECT g, '2026-03-28 01:00:00+00' FROM generate_series(1, 20000) g`)
+		j := l.job(l.policy("session", func(p *policy.Policy) { p.Mode = mode }))
+		j.strategy = ByPlace
+		first, err := j.Page(t.Context(), cursor{phase: phaseMain}.encode(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := decodeSpan(first.Batch.Bounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.lo, s.hi = place(address{}), nil // everything, as 100 rows
+		b := &Batch{Phase: phaseMain, Rows: 100, Bounds: s.encode()}
+		res, err := j.Execute(t.Context(), asOf, l.work(b))
+		if err != nil || res.Planned != 0 || res.NDefer < 200 || res.NDefer > 300 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		outcome, left := "deleted", 0
+		if mode == policy.Shadow {
+			outcome, left = "due", 20000
+		}
+		s.from = "again" // another batch
+		got := l.execute(j, []*Batch{{Phase: phaseMain, Rows: 3, Bounds: s.encode()}})
+		if diff := cmp.Diff(map[string]int64{outcome: 20000}, got.outcomes); diff != "" {
+			t.Errorf("%s: %s", mode, diff)
+		}
+		if n := l.ids("SELECT count(*) FROM session")[0]; n != left {
+			t.Errorf("%s: %d rows left", mode, n)
+		}
+	}
+}
+
+// Cutting a range loses no address and looks at none twice, down to single rows.
+func TestSplitPlace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.Custom(func(t *rapid.T) int64 { return rapid.Int64Range(0, 40*lines).Draw(t, "at") })
+		lo := at.Draw(t, "lo")
+		hi := lo + 1 + at.Draw(t, "length")
+		s := span{lo: place(address{lo / lines, lo % lines}), hi: place(address{hi / lines, hi % lines})}
+		parts, err := splitPlace(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) > 8 || hi-lo > 1 && len(parts) < 2 {
+			t.Fatalf("%d parts of %d lines", len(parts), hi-lo)
+		}
+		next := s.lo[0].s
+		for _, p := range parts {
+			if p.lo[0].s != next {
+				t.Fatalf("a part begins at %s, the last ended at %s", p.lo[0].s, next)
+			}
+			next = p.hi[0].s
+		}
+		if next != s.hi[0].s {
+			t.Fatalf("the last part ends at %s, not %s", next, s.hi[0].s)
+		}
+	})
 }
 
 // A run that follows the heap stays with the index, and so does one with nothing due.

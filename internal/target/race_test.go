@@ -78,7 +78,7 @@ func TestRenewedUnderLock(t *testing.T) {
 				if res.Outcomes["deleted"] != 8 || res.NDefer != 2 {
 					t.Fatalf("outcomes %v, %d handed on", res.Outcomes, res.NDefer)
 				}
-				more, err := SplitKeys(res.Deferred, 1000)
+				more, err := Split(res.Deferred, 1000)
 				if err != nil || len(more) != 1 {
 					t.Fatal(err, len(more))
 				}
@@ -114,7 +114,7 @@ func TestAllLocked(t *testing.T) {
 		if res.Planned != 0 || res.NDefer != 3 {
 			t.Fatalf("outcomes %v, %d handed on", res.Outcomes, res.NDefer)
 		}
-		more, err := SplitKeys(res.Deferred, 1000)
+		more, err := Split(res.Deferred, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ type Work struct {
 	Phase  string
 	Rows   int    // planned
 	Bounds []byte // as Page gave them
-	Keys   []byte
+	Keys   []byte // empty: the batch is a range, and finds its rows itself
 }
 
 // A RowResult is a row that was not simply done, named by its keyed hash.
@@ -49,10 +49,10 @@ type Result struct {
 	Outcomes map[string]int64
 	Cascaded int64
 	Rows     []RowResult // blocked and failed rows
-	Deferred []byte      // keys of rows handed on to a later batch; they are not in Planned
-	NDefer   int
-	Root     []byte // SHA-256 of the evidence
-	Settled  bool   // an earlier execution had done the work: this is its receipt
+	Deferred []byte      // what is handed on to later batches, for Split; not in Planned
+	NDefer   int         // how many rows that is; of a range, about
+	Root     []byte      // SHA-256 of the evidence
+	Settled  bool        // an earlier execution had done the work: this is its receipt
 	Took     time.Duration
 }
 
@@ -67,6 +67,8 @@ type tally struct {
 	byOutcome map[string][]tuple
 	rows      []rowNote
 	deferred  []tuple
+	rest      *span // a range handed on whole, and about how many rows it has
+	restRows  int
 	cascaded  int64
 }
 
@@ -128,7 +130,8 @@ func (j *Job) evidence(t *tally) []byte {
 
 // result sums a tally up, with the evidence behind it.
 func (j *Job) result(t *tally) (*Result, []byte) {
-	res := &Result{Cascaded: t.cascaded, NDefer: len(t.deferred)}
+	res := &Result{Cascaded: t.cascaded}
+	res.Deferred, res.NDefer = t.handOn()
 	res.Planned, res.Outcomes = t.outcomes()
 	for _, n := range t.rows {
 		h := j.rowHash(n.key)
@@ -235,8 +238,7 @@ func (x *execution) complete(ctx context.Context, w Work, t *tally) (*Result, er
 		return nil, err
 	}
 	var sealed []byte
-	if len(t.deferred) > 0 {
-		res.Deferred = encodeTuples(t.deferred)
+	if len(res.Deferred) > 0 {
 		sealed = j.keys.Seal(res.Deferred, j.sealContext())
 	}
 	q := newQuery(j.d).add("UPDATE ", j.d.own("receipt"), " SET planned = ").arg(res.Planned).add(", outcomes = ").arg(string(outcomes)).

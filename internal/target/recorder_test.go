@@ -76,7 +76,7 @@ func (c recorderConn) answer(query string) [][]driver.Value {
 	case strings.Contains(query, "DELETE FROM") && !c.deletes && !strings.Contains(query, "array_agg"):
 		return nil
 	case strings.HasPrefix(query, "SELECT pg_relation_size"):
-		return [][]driver.Value{{int64(10), "16385"}}
+		return [][]driver.Value{{int64(10), "16385", int64(1)}}
 	case strings.HasPrefix(query, "SELECT pg_relation_filenode"):
 		return [][]driver.Value{{"16385"}}
 	case strings.HasPrefix(query, "SELECT EXISTS"):

@@ -8,29 +8,33 @@ import (
 )
 
 // On PostgreSQL a page by the trigger is a span of it: an index-only look finds where n entries end, and the keys inside are
-// read without being sorted. Its batch carries the oldest transaction that was under way when the keys were read: a row
-// version older than that, which is still due in the span, was among the keys. So a DELETE that takes only such versions, and
-// takes as many as there are keys, took exactly these, and need not say which: RETURNING costs more than the delete itself.
+// read without being sorted, together with the oldest transaction that was under way then: a row version older than that, which
+// is still due in the span, was among the keys. So a DELETE that takes only such versions, and takes as many as there are keys,
+// took exactly these, and need not say which: RETURNING costs more than the delete itself.
 
-// A span is what a batch of this kind has for bounds.
+// A span is what a batch of this kind, or of a range of addresses, has for bounds.
 type span struct {
-	lo, hi  tuple // hi is empty when the span is open
-	horizon string
+	lo, hi  tuple  // hi is empty when the span is open
+	horizon string // the oldest transaction under way when the keys were read
 	heap    string // ByPlace: the file that the addresses are of; a rewrite of the table (VACUUM FULL, CLUSTER) makes another
+	from    string // the seq of the batch that handed this range on: a range looked through again is another batch
 }
 
 func (s span) encode() []byte {
-	return encodeTuples([]tuple{s.lo, s.hi, {{textValue, s.horizon}, {textValue, s.heap}}})
+	return encodeTuples([]tuple{s.lo, s.hi, {{textValue, s.horizon}, {textValue, s.heap}, {textValue, s.from}}})
 }
 
 func decodeSpan(b []byte) (span, error) {
 	ts, err := decodeTuples(b)
-	if err != nil || len(ts) < 2 || len(ts) > 3 || len(ts) == 3 && len(ts[2]) != 2 {
+	if err != nil || len(ts) != 0 && len(ts) != 2 && len(ts) != 3 || len(ts) == 3 && len(ts[2]) != 3 {
 		return span{}, errBadTuples
 	}
-	s := span{lo: ts[0], hi: ts[1]}
+	var s span
+	if len(ts) > 0 {
+		s.lo, s.hi = ts[0], ts[1]
+	}
 	if len(ts) == 3 {
-		s.horizon, s.heap = ts[2][0].s, ts[2][1].s
+		s.horizon, s.heap, s.from = ts[2][0].s, ts[2][1].s, ts[2][2].s
 	}
 	return s, nil
 }
@@ -41,10 +45,13 @@ func (j *Job) spans() bool {
 	return j.db.Engine == Postgres && j.strategy == ByTrigger && !j.t.Partitioned
 }
 
-// heapFile is the file of the table's rows, as an expression.
-func (j *Job) heapFile() string {
-	return "pg_relation_filenode('" + strings.ReplaceAll(quoted(j.d, j.t.Schema, j.t.Name), "'", "''") + "'::regclass)::text"
+// regclass is the table as an expression.
+func (j *Job) regclass() string {
+	return "'" + strings.ReplaceAll(quoted(j.d, j.t.Schema, j.t.Name), "'", "''") + "'::regclass"
 }
+
+// heapFile is the file of the table's rows, as an expression.
+func (j *Job) heapFile() string { return "pg_relation_filenode(" + j.regclass() + ")::text" }
 
 // older writes "this version of the row is older than the horizon". The comparison by age survives the wrap-around of
 // transaction ids: a version that is too old to tell is taken for a young one, and then the careful way decides.
@@ -54,6 +61,11 @@ func older(q *query, horizon string) {
 	}
 }
 
+// younger writes "this version of the row may be younger than the horizon".
+func younger(q *query, horizon string) {
+	q.add(" AND NOT age(xmin) > (SELECT age(").arg(horizon).add("::text::xid8::xid))")
+}
+
 // pageSpan hands out the rows of the next n entries of the trigger's index. Where many rows share one instant the span would
 // have no bound: then the page is cut by the key as well.
 func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
@@ -61,7 +73,7 @@ func (j *Job) pageSpan(ctx context.Context, c cursor, n int) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	keys, horizon, _, err := j.spanKeys(ctx, c, hi, n+1)
+	keys, horizon, _, err := j.spanKeys(ctx, j.db.SQL, c.phase, c.at, hi, n+1)
 	if err != nil {
 		return Page{}, err
 	}
@@ -95,9 +107,9 @@ func (j *Job) spanEnd(ctx context.Context, c cursor, n int) (tuple, error) {
 }
 
 // spanKeys reads the keys inside, at most limit, the horizon of the view that they were read in, and the heap's file.
-func (j *Job) spanKeys(ctx context.Context, c cursor, hi tuple, limit int) (keys []tuple, horizon, heap string, err error) {
+func (j *Job) spanKeys(ctx context.Context, c querier, phase string, lo, hi tuple, limit int) (keys []tuple, horizon, heap string, err error) {
 	q := newQuery(j.d).add("SELECT ", j.readKey(), " FROM ", j.d.rows(j.t))
-	j.where(q, c.phase, c.at, hi)
+	j.where(q, phase, lo, hi)
 	q.add(" LIMIT ", itoa(limit))
 	text := "WITH p AS (\n" + q.String() + "\n) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, " + j.heapFile()
 	raw, dest := make([]sql.NullString, len(j.key)+2), make([]any, len(j.key)+2)
@@ -106,7 +118,7 @@ func (j *Job) spanKeys(ctx context.Context, c cursor, hi tuple, limit int) (keys
 		text += ", array_agg(curfew_" + itoa(i) + ")::text"
 		dest[i+2] = &raw[i+2]
 	}
-	if err := j.db.SQL.QueryRowContext(ctx, text+" FROM p", q.args...).Scan(dest...); err != nil {
+	if err := c.QueryRowContext(ctx, text+" FROM p", q.args...).Scan(dest...); err != nil {
 		return nil, "", "", err
 	}
 	keys, err = unpack(raw[2:])
@@ -132,16 +144,6 @@ func (x *execution) deleteSpan(ctx context.Context, w Work, s span, keys []tuple
 	n, err := r.RowsAffected()
 	if err != nil {
 		return nil, err
-	}
-	if s.heap != "" {
-		// Only now, under the lock of the DELETE, does the file stay the same.
-		var heap string
-		if err := x.c.QueryRowContext(ctx, "SELECT "+j.heapFile()).Scan(&heap); err != nil {
-			return nil, err
-		}
-		if heap != s.heap {
-			return nil, errUnclear
-		}
 	}
 	if n == int64(len(keys)) {
 		return keys, nil

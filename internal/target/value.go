@@ -131,8 +131,8 @@ func (q *query) operator(sql string) *query { return q.add("(\n", sql, "\n)") }
 
 func (q *query) String() string { return q.sb.String() }
 
-// SplitKeys cuts a list of keys, as a Batch or a Result has it, into batches of at most n rows.
-func SplitKeys(keys []byte, n int) ([]Batch, error) {
+// splitKeys cuts a list of keys into batches of at most n rows.
+func splitKeys(keys []byte, n int) ([]Batch, error) {
 	all, err := decodeTuples(keys)
 	if err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: by key: first page
@@ -170,7 +170,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: NULL triggers: first page
@@ -255,7 +255,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: a batch done carefully
@@ -499,7 +499,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: by key: first page
@@ -603,7 +603,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: NULL triggers: first page
@@ -704,7 +704,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: a batch done carefully

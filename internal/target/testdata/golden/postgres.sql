@@ -1,29 +1,29 @@
 -- # a key of 1: by trigger: first page
 
-SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1) s;
--- 1: string 2026-03-29 01:00:00.000000+00
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "at" <= $2::text::timestamp with time zone AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND "at" <= $2::text::timestamp with time zone AND (
 kind <> 'keep'
 ) LIMIT 101
 ) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 
 -- # a key of 1: by trigger: next page
 
-SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1) s;
--- 1: string 2026-03-29 01:00:00.000000+00
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string 42
 
 WITH p AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
 kind <> 'keep'
 ) LIMIT 101
 ) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string 42
 -- 4: string 2026-01-02 03:04:05+00
@@ -56,12 +56,12 @@ SET LOCAL lock_timeout = 100;
 
 SAVEPOINT curfew_1;
 
-DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1 AND ("at", "id") > ($2::text::timestamp with time zone, $3::text::bigint) AND "at" <= $4::text::timestamp with time zone AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
 ) IS NOT TRUE AND ("owner" = $5::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($6::text::xid8::xid));
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string 42
 -- 4: string 2026-01-02 03:04:05+00
@@ -81,12 +81,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -108,7 +108,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: by key: first page
@@ -118,11 +118,11 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 ORDER BY "id" LIM
 ) SELECT array_agg(c0)::text FROM p;
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "id" <= $2::text::bigint AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND "id" <= $2::text::bigint AND (
 kind <> 'keep'
 ) ORDER BY "id" LIMIT 100
 ) SELECT array_agg(c0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 42
 
 -- # a key of 1: by key: next page
@@ -133,11 +133,11 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 AND "id" > $1::te
 -- 1: string 42
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "id" > $2::text::bigint AND "id" <= $3::text::bigint AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND "id" > $2::text::bigint AND "id" <= $3::text::bigint AND (
 kind <> 'keep'
 ) ORDER BY "id" LIMIT 100
 ) SELECT array_agg(c0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 42
 -- 3: string 42
 
@@ -170,13 +170,13 @@ SET LOCAL lock_timeout = 100;
 SAVEPOINT curfew_1;
 
 WITH p(c0) AS (
-DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "id" > $2::text::bigint AND "id" <= $3::text::bigint AND (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1 AND "id" > $2::text::bigint AND "id" <= $3::text::bigint AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
 ) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
 ) SELECT array_agg(c0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 42
 -- 3: string 42
 -- 4: string 7
@@ -189,12 +189,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -216,22 +216,17 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: by place: first page
 
-SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, pg_relation_filenode('"public"."event"'::regclass)::text;
--- 1: string "public"."event"
-
-WITH p AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+SELECT pg_relation_size('"public"."event"'::regclass) / current_setting('block_size')::bigint, pg_relation_filenode('"public"."event"'::regclass)::text, (SELECT count(*) FROM ONLY "public"."event" WHERE "at" < $1 AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
 kind <> 'keep'
-) LIMIT 101
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+));
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string (0,0)
--- 3: string (10,0)
+-- 3: string (20,0)
 
 -- # a key of 1: by place: a batch whose row is not found
 
@@ -257,22 +252,27 @@ SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND ctid >= $2::text::tid AND (
+kind <> 'keep'
+) LIMIT 67
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: string (0,0)
+
 SET LOCAL lock_timeout = 100;
 
 SAVEPOINT curfew_1;
 
-DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1 AND ctid >= $2::text::tid AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
-) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($5::text::xid8::xid));
--- 1: string 2026-03-29 01:00:00.000000+00
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($4::text::xid8::xid));
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string (0,0)
--- 3: string (10,0)
--- 4: string 7
--- 5: string 750
-
-SELECT pg_relation_filenode('"public"."event"'::regclass)::text;
+-- 3: string 7
+-- 4: string 750
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
@@ -287,12 +287,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -314,7 +314,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: NULL triggers: first page
@@ -392,12 +392,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -419,7 +419,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: a batch done carefully
@@ -447,12 +447,12 @@ SELECT relation, conditions FROM curfew.hold;
 SET CONSTRAINTS ALL IMMEDIATE;
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 ) AND ("owner" = $3::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE SKIP LOCKED
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 3: string 7
 
 SET LOCAL lock_timeout = 100;
@@ -467,14 +467,14 @@ pinned = 1
 SAVEPOINT curfew_1;
 
 WITH p(c0) AS (
-DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
 ) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 3: string 7
 
 RELEASE SAVEPOINT curfew_1;
@@ -485,12 +485,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -544,12 +544,12 @@ SET LOCAL lock_timeout = 10000;
 SAVEPOINT curfew_1;
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 ) AND ("owner" = $3::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 3: string 7
 
 RELEASE SAVEPOINT curfew_1;
@@ -564,14 +564,14 @@ pinned = 1
 SAVEPOINT curfew_2;
 
 WITH p(c0) AS (
-DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
 ) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 3: string 7
 
 RELEASE SAVEPOINT curfew_2;
@@ -582,12 +582,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -622,12 +622,12 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 -- 1: string {"42"}
 
 WITH p(c0) AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2::text::timestamptz)) AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42"}
--- 2: string 2026-03-29 01:00:00.000000+00
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
@@ -644,31 +644,31 @@ pinned = 1
 
 -- # a key of 2: by trigger: first page
 
-SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1) s;
--- 1: string 2026-03-29 01:00:00.000000+00
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND "at" <= $2::text::timestamp with time zone AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1 AND "at" <= $2::text::timestamp with time zone AND (
 kind <> 'keep'
 ) LIMIT 101
 ) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 
 -- # a key of 2: by trigger: next page
 
-SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1) s;
--- 1: string 2026-03-29 01:00:00.000000+00
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string acme
 -- 4: string 7
 
 WITH p AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1 AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
 kind <> 'keep'
 ) LIMIT 101
 ) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string acme
 -- 4: string 7
@@ -702,12 +702,12 @@ SET LOCAL lock_timeout = 100;
 
 SAVEPOINT curfew_1;
 
-DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1 AND ("at", "tenant", "no") > ($2::text::timestamp with time zone, $3::text::text, $4::text::bigint) AND "at" <= $5::text::timestamp with time zone AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
 ) IS NOT TRUE AND ("owner" = $6::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($7::text::xid8::xid));
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 2026-01-02 03:04:05+00
 -- 3: string acme
 -- 4: string 7
@@ -730,13 +730,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -760,7 +760,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: by key: first page
@@ -770,11 +770,11 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("tenant", "no") <= ($2::text::text, $3::text::bigint) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1 AND ("tenant", "no") <= ($2::text::text, $3::text::bigint) AND (
 kind <> 'keep'
 ) ORDER BY "tenant", "no" LIMIT 100
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string acme
 -- 3: string 7
 
@@ -787,11 +787,11 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string 7
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("tenant", "no") > ($2::text::text, $3::text::bigint) AND ("tenant", "no") <= ($4::text::text, $5::text::bigint) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1 AND ("tenant", "no") > ($2::text::text, $3::text::bigint) AND ("tenant", "no") <= ($4::text::text, $5::text::bigint) AND (
 kind <> 'keep'
 ) ORDER BY "tenant", "no" LIMIT 100
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string acme
 -- 3: string 7
 -- 4: string acme
@@ -826,13 +826,13 @@ SET LOCAL lock_timeout = 100;
 SAVEPOINT curfew_1;
 
 WITH p(c0, c1) AS (
-DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ("tenant", "no") > ($2::text::text, $3::text::bigint) AND ("tenant", "no") <= ($4::text::text, $5::text::bigint) AND (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1 AND ("tenant", "no") > ($2::text::text, $3::text::bigint) AND ("tenant", "no") <= ($4::text::text, $5::text::bigint) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
 ) IS NOT TRUE AND ("owner" = $6::text::bigint) IS NOT TRUE RETURNING "tenant"::text AS curfew_0, "no" AS curfew_1
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string acme
 -- 3: string 7
 -- 4: string acme
@@ -848,13 +848,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -878,22 +878,17 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: by place: first page
 
-SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, pg_relation_filenode('"public"."event"'::regclass)::text;
--- 1: string "public"."event"
-
-WITH p AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+SELECT pg_relation_size('"public"."event"'::regclass) / current_setting('block_size')::bigint, pg_relation_filenode('"public"."event"'::regclass)::text, (SELECT count(*) FROM ONLY "public"."event" WHERE "at" < $1 AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
 kind <> 'keep'
-) LIMIT 101
-) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
+));
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string (0,0)
--- 3: string (10,0)
+-- 3: string (20,0)
 
 -- # a key of 2: by place: a batch whose row is not found
 
@@ -919,22 +914,27 @@ SELECT relation, conditions FROM curfew.hold;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
+WITH p AS (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE "at" < $1 AND ctid >= $2::text::tid AND (
+kind <> 'keep'
+) LIMIT 67
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text, array_agg(curfew_1)::text FROM p;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: string (0,0)
+
 SET LOCAL lock_timeout = 100;
 
 SAVEPOINT curfew_1;
 
-DELETE FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND ctid >= $2::text::tid AND ctid < $3::text::tid AND (
+DELETE FROM ONLY "public"."event" WHERE "at" < $1 AND ctid >= $2::text::tid AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
-) IS NOT TRUE AND ("owner" = $4::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($5::text::xid8::xid));
--- 1: string 2026-03-29 01:00:00.000000+00
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE AND age(xmin) > (SELECT age($4::text::xid8::xid));
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string (0,0)
--- 3: string (10,0)
--- 4: string 7
--- 5: string 750
-
-SELECT pg_relation_filenode('"public"."event"'::regclass)::text;
+-- 3: string 7
+-- 4: string 750
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
@@ -951,13 +951,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -981,7 +981,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: NULL triggers: first page
@@ -1066,13 +1066,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -1096,7 +1096,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: a batch done carefully
@@ -1124,13 +1124,13 @@ SELECT relation, conditions FROM curfew.hold;
 SET CONSTRAINTS ALL IMMEDIATE;
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 ) AND ("owner" = $4::text::bigint) IS NOT TRUE ORDER BY "tenant", "no" FOR UPDATE SKIP LOCKED
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 4: string 7
 
 SET LOCAL lock_timeout = 100;
@@ -1146,7 +1146,7 @@ pinned = 1
 SAVEPOINT curfew_1;
 
 WITH p(c0, c1) AS (
-DELETE FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+DELETE FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -1154,7 +1154,7 @@ pinned = 1
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 4: string 7
 
 RELEASE SAVEPOINT curfew_1;
@@ -1166,13 +1166,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -1228,13 +1228,13 @@ SET LOCAL lock_timeout = 10000;
 SAVEPOINT curfew_1;
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 ) AND ("owner" = $4::text::bigint) IS NOT TRUE ORDER BY "tenant", "no" FOR UPDATE
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 4: string 7
 
 RELEASE SAVEPOINT curfew_1;
@@ -1250,7 +1250,7 @@ pinned = 1
 SAVEPOINT curfew_2;
 
 WITH p(c0, c1) AS (
-DELETE FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+DELETE FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 ) AND (
 pinned = 1
@@ -1258,7 +1258,7 @@ pinned = 1
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 4: string 7
 
 RELEASE SAVEPOINT curfew_2;
@@ -1270,13 +1270,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -1314,13 +1314,13 @@ SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" W
 -- 2: string {"7"}
 
 WITH p(c0, c1) AS (
-SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3::text::timestamptz)) AND (
+SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("at" IS NULL OR ("at" < $3)) AND (
 kind <> 'keep'
 )
 ) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
 -- 1: string {"acme"}
 -- 2: string {"7"}
--- 3: string 2026-03-29 01:00:00.000000+00
+-- 3: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[])) AND ("owner" = $3::text::bigint) IS NOT TRUE
@@ -1365,10 +1365,10 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 
 -- # count
 
-SELECT count(*), MIN("at")::text FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND (
+SELECT count(*), MIN("at")::text FROM ONLY "public"."event" WHERE "at" < $1 AND (
 kind <> 'keep'
 );
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 
 SELECT count(*) FROM ONLY "public"."event" WHERE "at" IS NULL AND (
 kind <> 'keep'
@@ -1376,33 +1376,33 @@ kind <> 'keep'
 
 SELECT relation, conditions FROM curfew.hold;
 
-SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1::text::timestamptz)) AND (
+SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1)) AND (
 kind <> 'keep'
 ) AND ("owner" = $2::text::bigint) IS NOT TRUE;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 7
 
-SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1::text::timestamptz)) AND (
+SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1)) AND (
 kind <> 'keep'
 ) AND ("owner" = $2::text::bigint) IS NOT TRUE AND (
 pinned = 1
 ) IS NOT TRUE;
--- 1: string 2026-03-29 01:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 2: string 7
 
 -- # implausible_before
 
-SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz ORDER BY "at" OFFSET 99 LIMIT 1) s;
--- 1: string 2026-03-29 01:00:00.000000+00
--- 2: string -0001-11-30 00:00:00.000000+00
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 AND NOT "at" < $2 ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: pgtype.Timestamptz {-0001-11-30 00:00:00 +0000 UTC finite true}
 
 WITH p AS (
-SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1::text::timestamptz AND NOT "at" < $2::text::timestamptz AND "at" <= $3::text::timestamp with time zone AND (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND NOT "at" < $2 AND "at" <= $3::text::timestamp with time zone AND (
 kind <> 'keep'
 ) LIMIT 101
 ) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
--- 1: string 2026-03-29 01:00:00.000000+00
--- 2: string -0001-11-30 00:00:00.000000+00
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: pgtype.Timestamptz {-0001-11-30 00:00:00 +0000 UTC finite true}
 -- 3: string 2026-01-02 03:04:05+00
 
 -- # the answer of an earlier execution

@@ -69,7 +69,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: by key: first page
@@ -147,7 +147,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: NULL triggers: first page
@@ -225,7 +225,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 39 bytes
+-- 7: 40 bytes
 -- 8: 33 bytes
 
 -- # a key of 1: a batch done carefully
@@ -467,7 +467,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: by key: first page
@@ -555,7 +555,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: NULL triggers: first page
@@ -643,7 +643,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 -- 4: string {"deferred":1}
 -- 5: 0 bytes
 -- 6: 32 bytes
--- 7: 44 bytes
+-- 7: 45 bytes
 -- 8: 33 bytes
 
 -- # a key of 2: a batch done carefully
