@@ -141,10 +141,15 @@ type Table struct {
 	EstRows     int64     // the planner's estimate; -1 when unknown
 	Blocks      int64     // heap pages; 0 when unknown
 	Privileges  Privileges
-	// Correlation of a column's values with the physical order, by column name, in [-1, 1]; PostgreSQL only.
-	Correlation map[string]float64
+	Spread      map[string]Spread // what the last ANALYZE found, by column name; PostgreSQL only
 	// Hidden is what our role may not see and which is therefore missing here: "foreign keys", "triggers". MySQL only.
 	Hidden []string
+}
+
+// A Spread is how a column's values lie in the table.
+type Spread struct {
+	Correlation float64 // with the physical order, in [-1, 1]
+	Ties        float64 // rows that have the same value as an average row, itself included; 0 when unknown
 }
 
 // Privileges are our role's rights on the table.
@@ -264,11 +269,22 @@ func Fingerprint(t *Table, cols []string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// along are the other tables from which rows go along with a deleted one, by label.
+func (t *Table) along() []string {
+	var out []string
+	for _, fk := range t.Children {
+		if fk.OnDelete == Cascade && fk.Child != t.Label && !slices.Contains(out, fk.Child) {
+			out = append(out, fk.Child)
+		}
+	}
+	return out
+}
+
 // fingerprintSQL is a query for one text that changes when the table is another one, when any of its columns changes its
 // name, place, type, collation or nullability, when the key is no longer unique, and, on PostgreSQL and SQLite, when a delete
-// trigger or a foreign key that references the table comes or goes: what a delete takes along was accepted by name. (MySQL
-// opens every table of the schema to tell; there each process looks once, when it begins.) All columns, since the policy's SQL
-// may read any of them; other indexes may come and go.
+// trigger or a foreign key that references it comes or goes, on this table or on one from which rows go along: what a delete
+// takes along was accepted by name. (MySQL opens every table of the schema to tell; there each process looks once, when it
+// begins.) All columns, since the policy's SQL may read any of them; other indexes may come and go.
 //
 // Run it once the transaction holds a lock on the table, which any statement that touches the table takes and which keeps
 // the definition as it is until the end: before that, a change could slip in between.

@@ -22,7 +22,7 @@ func (d *DB) inspectPostgres(ctx context.Context, name string) (*Table, error) {
 		return t, err
 	}
 	for _, read := range []func(context.Context, *Table) error{
-		d.pgColumns, d.pgIndexes, d.pgPartitions, d.pgSize, d.pgReferences, d.pgCorrelation,
+		d.pgColumns, d.pgIndexes, d.pgPartitions, d.pgSize, d.pgReferences, d.pgSpread,
 	} {
 		if err := read(ctx, t); err != nil {
 			return nil, err
@@ -326,24 +326,33 @@ func (d *DB) pgTriggers(ctx context.Context, t *Table, tables []string) error {
 	return rows.Err()
 }
 
-func (d *DB) pgCorrelation(ctx context.Context, t *Table) error {
+// pgSpread reads the statistics of columns. A value among the most common has a share of f of the rows, so a share f of the rows
+// has f times all of them for ties; the others share the rest evenly.
+func (d *DB) pgSpread(ctx context.Context, t *Table) error {
 	rows, err := d.SQL.QueryContext(ctx, `
-		SELECT attname::text, correlation FROM pg_stats
+		SELECT attname::text, correlation, n_distinct, coalesce(m.n, 0), coalesce(m.f, 0), coalesce(m.ff, 0)
+		FROM pg_stats, LATERAL (SELECT count(*) AS n, sum(f) AS f, sum(f * f) AS ff FROM unnest(most_common_freqs::float8[]) f) m
 		WHERE schemaname = $1 AND tablename = $2 AND NOT inherited AND correlation IS NOT NULL`, t.Schema, t.Name)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	t.Spread = map[string]Spread{}
 	for rows.Next() {
 		var name string
-		var r float64
-		if err := rows.Scan(&name, &r); err != nil {
+		var s Spread
+		var distinct, common, share, squares float64
+		if err := rows.Scan(&name, &s.Correlation, &distinct, &common, &share, &squares); err != nil {
 			return err
 		}
-		if t.Correlation == nil {
-			t.Correlation = map[string]float64{}
+		if all := float64(t.EstRows); all > 0 {
+			if distinct < 0 {
+				distinct *= -all
+			}
+			rest := max(1-share, 0)
+			s.Ties = all * (squares + rest*rest/max(distinct-common, 1))
 		}
-		t.Correlation[name] = r
+		t.Spread[name] = s
 	}
 	return rows.Err()
 }
@@ -357,6 +366,10 @@ func postgresFingerprint(t *Table, key []string) (string, []any) {
 		c, _ := t.Column(k)
 		places = append(places, c.Position)
 	}
+	var along []tuple
+	for _, name := range t.along() {
+		along = append(along, tuple{{textValue, childTable(postgresDialect{}, name)}})
+	}
 	list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(places)), ","), "[]")
 	return `
 SELECT o.oid || ':' || md5((
@@ -366,9 +379,10 @@ SELECT o.oid || ':' || md5((
 		AND (indkey::int2[])[0:indnkeyatts - 1] @> $2::text::int2[]) || ':' || (
 	SELECT concat(relrowsecurity, relforcerowsecurity, relhasrules) FROM pg_class WHERE oid = o.oid) || ':' || coalesce((
 	SELECT string_agg(concat_ws(' ', tgfoid::oid, tgconstraint, tgenabled), ',' ORDER BY oid)
-	FROM pg_trigger WHERE tgrelid IN (SELECT o.oid UNION ALL SELECT relid FROM pg_partition_tree(o.oid)) AND tgtype & 8 <> 0), '')
+	FROM pg_trigger WHERE tgrelid IN (SELECT t FROM (SELECT o.oid UNION ALL SELECT to_regclass(n)::oid FROM unnest($3::text::text[]) n) a(t)
+		UNION ALL SELECT p.relid FROM (SELECT o.oid UNION ALL SELECT to_regclass(n)::oid FROM unnest($3::text::text[]) n) a(t), pg_partition_tree(a.t) p) AND tgtype & 8 <> 0), '')
 FROM (SELECT to_regclass($1::text)::oid AS oid OFFSET 0) o WHERE o.oid IS NOT NULL`,
-		[]any{quoted(postgresDialect{}, t.Schema, t.Name), "{" + list + "}"}
+		[]any{quoted(postgresDialect{}, t.Schema, t.Name), "{" + list + "}", textArray(along, 0)}
 }
 
 // texts reads a query of one text column.

@@ -162,7 +162,7 @@ func TestInspectPostgresDetails(t *testing.T) {
 		t.Error("pg_class is the system's")
 	}
 	stat := inspect(t, d, "public.stat")
-	same(t, "correlation", stat.Correlation, map[string]float64{"id": 1, "at": -1})
+	same(t, "spread", stat.Spread, map[string]Spread{"id": {1, 1}, "at": {-1, 1}})
 	if stat.EstRows != 1000 || stat.Label != "stat" {
 		t.Errorf("rows %d, label %q", stat.EstRows, stat.Label)
 	}

@@ -300,7 +300,7 @@ func (d *DB) sqliteSize(ctx context.Context, t *Table) error {
 		     (SELECT max(rowid) AS last FROM main.`+sqliteDialect{}.ident(t.Name)+`) b, pragma_page_count p, pragma_page_size z`).Scan(&t.EstRows)
 }
 
-// sqliteFingerprint reads the columns and whether the key is still one.
+// sqliteFingerprint reads the columns, whether the key is still one, and what a delete sets off.
 func sqliteFingerprint(t *Table, key []string) (string, []any) {
 	args := []any{t.Name, len(key)}
 	in := make([]string, len(key))
@@ -308,7 +308,11 @@ func sqliteFingerprint(t *Table, key []string) (string, []any) {
 		args = append(args, strings.ToLower(k))
 		in[i] = fmt.Sprintf("$%d", len(args))
 	}
-	names := strings.Join(in, ", ")
+	names, tables := strings.Join(in, ", "), "lower($1)"
+	for _, name := range t.along() {
+		args = append(args, name)
+		tables += fmt.Sprintf(", lower($%d)", len(args))
+	}
 	return `
 SELECT (SELECT group_concat(cid || ' ' || quote(name) || ' ' || quote(type) || ' ' || "notnull" || ' ' || pk || ' ' || hidden)
         FROM pragma_table_xinfo($1, 'main')) || ':' ||
@@ -317,7 +321,7 @@ SELECT (SELECT group_concat(cid || ' ' || quote(name) || ' ' || quote(type) || '
                   AND (SELECT count(*) = $2 AND coalesce(sum(lower(x.name) IN (` + names + `)), 0) = $2
                        FROM pragma_index_xinfo(l.name, 'main') x WHERE x.key))
         OR (SELECT count(*) = $2 AND coalesce(sum(lower(name) IN (` + names + `)), 0) = $2 FROM pragma_table_xinfo($1, 'main') WHERE pk > 0)) || ':' ||
-       coalesce((SELECT group_concat(sql) FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower($1)), '') || ':' ||
+       coalesce((SELECT group_concat(sql) FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) IN (` + tables + `)), '') || ':' ||
        coalesce((SELECT group_concat(m.name || ' ' || f."from" || ' ' || f.on_delete)
-                 FROM sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' AND lower(f."table") = lower($1)), '')`, args
+                 FROM sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' AND lower(f."table") IN (` + tables + `)), '')`, args
 }

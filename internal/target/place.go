@@ -35,10 +35,14 @@ func (j *Job) ChooseStrategy(ctx context.Context) error {
 	}
 	due := top[0].Plan.Rows
 	if j.strategy == ByTrigger {
-		r := j.t.Correlation[j.trig.column.Name]
+		s := j.t.Spread[j.trig.column.Name]
 		// What an index visits: every block once where the heap follows it, one block a row where it does not.
-		visits := due * (1 - r*r)
-		if visits < 2*float64(j.t.Blocks) {
+		scattered := due*(1-s.Correlation*s.Correlation) >= 2*float64(j.t.Blocks)
+		// Rows of one value that are more than two pages are put in order for each page again, which may be more than to read
+		// the table once.
+		n := float64(j.p.Batch.Rows)
+		tied := s.Ties > 2*n && due*s.Ties/(2*n) > float64(j.t.EstRows)
+		if !scattered && !tied {
 			return nil
 		}
 	}

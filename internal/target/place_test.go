@@ -124,29 +124,31 @@ func TestSplitPlace(t *testing.T) {
 	})
 }
 
-// A run that follows the heap stays with the index, and so does one with nothing due.
+// A run that follows the heap stays with the index, and so does one with nothing due or with few rows to an instant.
 func TestStrategy(t *testing.T) {
-	for name, by := range map[string]string{"in order": "g", "scattered": "random()", "nothing due": "random(), at + interval '10 years'"} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name, at, order string
+		want            Strategy
+	}{
+		{"in order", "'2026-01-01 00:00:00+00'::timestamptz + g * interval '10 minutes'", "g", ByTrigger},
+		{"scattered", "'2026-01-01 00:00:00+00'::timestamptz + g * interval '10 minutes'", "random()", ByPlace},
+		{"nothing due", "'2036-01-01 00:00:00+00'::timestamptz + g * interval '10 minutes'", "random()", ByTrigger},
+		{"many a day", "'2026-03-01 00:00:00+00'::timestamptz + g / 10000 * interval '24 hours'", "g", ByPlace},
+		{"some a day", "'2026-01-01 00:00:00+00'::timestamptz + g / 500 * interval '24 hours'", "g", ByTrigger},
+		{"many on a day to come, and few due", "'2026-03-28 00:00:00+00'::timestamptz + least(g / 200, 10) * interval '24 hours'", "g", ByTrigger},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t, Postgres)
 			l.exec(`CREATE TABLE session (id bigint NOT NULL PRIMARY KEY, at timestamptz NOT NULL)`)
-			shift := ""
-			if name == "nothing due" {
-				by, shift = "random()", " + interval '10 years'"
-			}
-			l.exec(`INSERT INTO session SELECT g, '2026-01-01 00:00:00+00'::timestamptz + g * interval '10 minutes'` + shift + ` FROM generate_series(1, 30000) g ORDER BY ` + by)
+			l.exec(`INSERT INTO session SELECT g, ` + c.at + ` FROM generate_series(1, 30000) g ORDER BY ` + c.order)
 			l.exec(`CREATE INDEX ON session (at)`)
 			l.exec(`ANALYZE session`)
 			j := l.job(l.policy("session", nil))
 			if err := j.ChooseStrategy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := ByTrigger
-			if name == "scattered" {
-				want = ByPlace
-			}
-			if j.Strategy() != want {
-				t.Errorf("strategy %s, want %s", j.Strategy(), want)
+			if j.Strategy() != c.want {
+				t.Errorf("strategy %s, want %s (%+v)", j.Strategy(), c.want, j.t.Spread["at"])
 			}
 		})
 	}

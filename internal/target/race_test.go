@@ -272,3 +272,39 @@ func TestCascadeAppears(t *testing.T) {
 		}
 	})
 }
+
+// The same on a table from which rows go along: a grandchild that is taken along, and a trigger on the child.
+func TestCascadeAppearsFurtherDown(t *testing.T) {
+	engineIn(t, []Engine{Postgres, SQLite}, func(l *lab) {
+		if l.engine == Postgres {
+			l.exec("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$")
+		}
+		for _, ddl := range []string{
+			"CREATE TABLE grandchild (id bigint PRIMARY KEY, child_id bigint REFERENCES child (id) ON DELETE CASCADE)",
+			map[Engine]string{
+				Postgres: "CREATE TRIGGER late BEFORE DELETE ON child FOR EACH ROW EXECUTE FUNCTION keep()",
+				SQLite:   "CREATE TRIGGER late BEFORE DELETE ON child BEGIN SELECT 1; END",
+			}[l.engine],
+		} {
+			for _, table := range []string{"grandchild", "child", "session"} {
+				l.exec("DROP TABLE IF EXISTS " + table)
+			}
+			l.sessions(5)
+			l.exec("CREATE TABLE child (id bigint PRIMARY KEY, session_id bigint REFERENCES session (id) ON DELETE CASCADE)")
+			l.exec("INSERT INTO child SELECT id, id FROM session")
+			j := l.job(l.policy("session", func(p *policy.Policy) { p.Cascade = []string{"child"} }))
+			l.exec("DELETE FROM " + j.d.own("receipt"))
+			pages := l.pages(j, 2)
+			if _, err := j.Execute(t.Context(), asOf, l.work(pages[0])); err != nil {
+				t.Fatal(err)
+			}
+			l.exec(ddl)
+			if _, err := j.Execute(t.Context(), asOf, l.work(pages[1])); !errors.Is(err, ErrSchemaChanged) {
+				t.Errorf("%s: %v", ddl, err)
+			}
+			if n := l.ids("SELECT count(*) FROM child")[0]; n != 3 {
+				t.Errorf("%s: %d rows left", ddl, n)
+			}
+		}
+	})
+}
