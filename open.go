@@ -27,6 +27,8 @@ type Options struct {
 	Config     *policy.File // the file itself, instead of ConfigPath
 	Logger     *slog.Logger // default slog.Default()
 	Actor      string       // who is asking, for the audit log; default user@host
+	// Clock replaces the machine's clock, which is that of SQLite, ledger and governed database alike. Servers have their own.
+	Clock func() time.Time
 }
 
 // Curfew is an open policy file with the databases that it names. Its methods may be called concurrently.
@@ -34,6 +36,7 @@ type Curfew struct {
 	file  *policy.File
 	log   *slog.Logger
 	actor string
+	clock func() time.Time // nil: the machine's
 
 	mu  sync.Mutex // guards what follows; held while something is opened, so that it is opened once
 	led *ledger.Ledger
@@ -44,7 +47,7 @@ type Curfew struct {
 // Open reads the policy file. The ledger and the databases are opened when they are first needed, so that a command which
 // needs none works while all of them are down.
 func Open(_ context.Context, opts Options) (*Curfew, error) {
-	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, dbs: map[string]*target.DB{}}
+	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, clock: opts.Clock, dbs: map[string]*target.DB{}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -179,7 +182,7 @@ func (c *Curfew) noLedgerYet() bool {
 }
 
 func (c *Curfew) ledgerOptions() ledger.Options {
-	return ledger.Options{URL: c.local(c.file.Ledger), Actor: c.actor, Logger: c.log}
+	return ledger.Options{URL: c.local(c.file.Ledger), Actor: c.actor, Logger: c.log, Clock: c.clock}
 }
 
 // ledger opens the ledger. A SQLite ledger is made when it is not there.
@@ -200,6 +203,9 @@ func (c *Curfew) ledger(ctx context.Context) (*ledger.Ledger, error) {
 // now is the ledger's clock. It is asked for without making a ledger.
 func (c *Curfew) now(ctx context.Context) (time.Time, error) {
 	if c.noLedgerYet() {
+		if c.clock != nil {
+			return c.clock().UTC().Truncate(time.Microsecond), nil
+		}
 		return time.Now().UTC().Truncate(time.Microsecond), nil
 	}
 	l, err := c.ledger(ctx)
@@ -224,7 +230,7 @@ func (c *Curfew) database(ctx context.Context, name string) (*target.DB, error) 
 	if db := c.dbs[name]; db != nil {
 		return db, nil
 	}
-	db, err := target.Open(ctx, name, c.local(conf.URL), target.OpenOptions{MaxConns: conf.MaxWorkers, Logger: c.log})
+	db, err := target.Open(ctx, name, c.local(conf.URL), target.OpenOptions{MaxConns: conf.MaxWorkers, Logger: c.log, Clock: c.clock})
 	if err != nil {
 		hint := "is it up, and may we connect? its URL is under databases in " + c.fileName()
 		if engineOf(conf.URL) == target.SQLite {

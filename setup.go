@@ -2,6 +2,7 @@ package curfew
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/riverq"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
 )
@@ -100,7 +102,24 @@ func (c *Curfew) Migrate(ctx context.Context) (api.Migration, error) {
 	if applied == nil {
 		applied = []string{}
 	}
+	if err := c.migrateQueue(ctx); err != nil {
+		return api.Migration{}, err
+	}
 	return api.Migration{Ledger: withoutSecrets(c.local(c.file.Ledger)), Applied: applied}, nil
+}
+
+// migrateQueue brings the queue's tables, which are in the ledger's database, to this program's version.
+func (c *Curfew) migrateQueue(ctx context.Context) (err error) {
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return err
+	}
+	q, err := l.QueueDB(ctx)
+	if err != nil {
+		return ledgerError(err)
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	return ledgerError(riverq.Migrate(ctx, q.DB, q.SQLite, q.Schema))
 }
 
 // AcceptClock records that the ledger's clock is right although its last entry is far from it, so that runs are accepted

@@ -67,6 +67,21 @@ func TestJSON(t *testing.T) {
 			Conditions: []api.Condition{{Name: "exists", Passes: ptr(false), Detail: "d"}, {Name: "guard"}}, Verdict: "v"},
 			`{"policy":"circulation","stage":"","row":"0f","as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","exists":false,"trigger":null,` +
 				`"due_at":null,"due":false,"deleted_at":null,"deleted_by":"","conditions":[{"name":"exists","passes":false,"detail":"d"},{"name":"guard","passes":null,"detail":""}],"verdict":"v"}`},
+		{"status", api.PolicyStatus{Policy: "circulation", Mode: "enforce", Schedule: "s", Problem: "p", Hint: "h", LastOK: ptr(at("2026-07-01T02:00:00Z")), LastOKRun: "ab", Missed: 3, LagSeconds: ptr(int64(7))},
+			`{"policy":"circulation","stage":"","mode":"enforce","schedule":"s","well":false,"problem":"p","hint":"h","last_ok":"2026-07-01T02:00:00Z","last_ok_run":"ab",` +
+				`"next_due":null,"open_run":"","missed":3,"failed":0,"skipped":0,"expired":0,"lag_seconds":7,"paused":false,"paused_since":null}`},
+		{"occurrence", api.OccurrenceItem{Policy: "circulation", At: at("2026-07-01T02:00:00Z"), StartBy: at("2026-07-01T03:00:00Z"), State: api.OccurrencePending, CreatedAt: at("2026-07-01T02:00:01Z")},
+			`{"policy":"circulation","stage":"","at":"2026-07-01T02:00:00Z","start_by":"2026-07-01T03:00:00Z","external":false,"state":"pending","why":"","run":"",` +
+				`"created_at":"2026-07-01T02:00:01Z","ended_at":null}`},
+		{"gap", api.GapMonth{Policy: "circulation", Month: "2026-04", Occurrences: 30, Missed: 30},
+			`{"policy":"circulation","stage":"","month":"2026-04","occurrences":30,"ok":0,"failed":0,"skipped":0,"expired":0,"missed":30,"shadow":0,"runs":0,"changed":0}`},
+		{"call", api.Call{At: at("2026-07-01T02:00:00Z"), Token: "nightly", Policy: "circulation", Answer: 202, Run: "ab", Fresh: true},
+			`{"at":"2026-07-01T02:00:00Z","token":"nightly","policy":"circulation","stage":"","answer":202,"run":"ab","fresh":true,"detail":""}`},
+		{"token", api.TokenInfo{Name: "nightly", Scopes: []string{"trigger"}, CreatedAt: at("2026-07-01T02:00:00Z")},
+			`{"name":"nightly","scopes":["trigger"],"created_at":"2026-07-01T02:00:00Z","last_used":null,"revoked_at":null}`},
+		{"new token", api.NewToken{Name: "nightly", Scopes: []string{"trigger"}, Token: "cfw_x"}, `{"name":"nightly","scopes":["trigger"],"token":"cfw_x"}`},
+		{"pause", api.Pause{Policy: "circulation", Since: at("2026-07-01T02:00:00Z"), Actor: "root@box", Reason: "audit"},
+			`{"policy":"circulation","since":"2026-07-01T02:00:00Z","actor":"root@box","reason":"audit"}`},
 		{"problem", api.Problem{Type: "about:blank", Title: "Not Found", Status: 404, Detail: "no run abc"},
 			`{"type":"about:blank","title":"Not Found","status":404,"detail":"no run abc"}`},
 	} {

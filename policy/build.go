@@ -313,11 +313,10 @@ func (b *builder) schedule(raw *rawSchedule) *Schedule {
 	if raw == nil {
 		return nil
 	}
-	s := &Schedule{
-		Cron: raw.Cron.String(), Overlap: "skip", CatchUp: "latest",
-		StartWithin: b.duration(raw.StartWithin, DefaultStartWithin, time.Minute, 31*24*time.Hour),
-		Grace:       b.duration(raw.Grace, 0, time.Minute, 31*24*time.Hour),
-	}
+	s := DefaultSchedule()
+	s.Cron = raw.Cron.String()
+	s.StartWithin = b.duration(raw.StartWithin, s.StartWithin, time.Minute, 31*24*time.Hour)
+	s.Grace = b.duration(raw.Grace, 0, time.Minute, 31*24*time.Hour)
 	switch {
 	case raw.Cron.set():
 		if err := checkCron(s.Cron); err != nil {
@@ -327,15 +326,34 @@ func (b *builder) schedule(raw *rawSchedule) *Schedule {
 		b.missing(raw.place, "cron", `write for example cron: "0 2 * * *"`)
 	}
 	if raw.Overlap.set() {
-		s.Overlap = choice(b, raw.Overlap, "skip")
+		s.Overlap = choice(b, raw.Overlap, "skip", "queue")
 	}
 	if raw.CatchUp.set() {
-		s.CatchUp = choice(b, raw.CatchUp, "latest", "none")
+		s.CatchUp = choice(b, raw.CatchUp, "latest", "all", "none")
 	}
 	if raw.By.set() {
-		s.By = choice(b, raw.By, "external")
+		if s.By = choice(b, raw.By, External); s.By == External {
+			b.external(raw, &s)
+		}
 	} else if raw.Grace.set() && !b.failed(join(raw.field, "by")) {
 		b.fail(raw.Grace.n, raw.Grace.field, "grace is for a call that is expected", "add by: external, or write start_within")
 	}
-	return s
+	return &s
+}
+
+// external makes s a schedule by which others call. What says how curfew would
+// start a run itself has no meaning there; that it starts none may be said.
+func (b *builder) external(raw *rawSchedule, s *Schedule) {
+	for _, own := range []struct {
+		leaf
+		name, harmless string
+	}{{raw.StartWithin.leaf, "start_within", ""}, {raw.Overlap.leaf, "overlap", "skip"}, {raw.CatchUp.leaf, "catch_up", "none"}} {
+		if own.set() && own.n.text != own.harmless {
+			b.fail(own.n, own.field, own.name+" is for runs that curfew starts, and with by: external it starts none", "remove it; grace says how late the call may be")
+		}
+	}
+	s.StartWithin, s.Overlap, s.CatchUp = 0, "", ""
+	if !raw.Grace.set() {
+		s.Grace = DefaultGrace
+	}
 }

@@ -75,7 +75,7 @@ func Parse(data []byte, o Options) (*File, error) {
 
 // isSecret reports whether the setting at this path is expanded and hidden.
 func isSecret(field string) bool {
-	if field == "ledger" || field == "key" {
+	if oneOf(field, "ledger", "key", "alerts.webhook.url", "alerts.webhook.secret", "alerts.ping.url") {
 		return true
 	}
 	rest, ok := strings.CutPrefix(field, "databases.")
@@ -115,7 +115,7 @@ func walk(n *node, field string, visit func(*node, string)) {
 func (r *reader) strayVariables(root *node, field string) {
 	walk(root, field, func(n *node, field string) {
 		if strings.Contains(n.text, "${") && !isSecret(field) {
-			r.fail(n, field, "${…} is expanded in ledger, key and the url of a database only", "write the value itself")
+			r.fail(n, field, "${…} is expanded in ledger, key, the url of a database and under alerts only", "write the value itself")
 		}
 		for _, p := range n.pairs {
 			if strings.Contains(p.key.text, "${") {
@@ -164,6 +164,7 @@ func (b *builder) file(raw *rawFile) *File {
 	for _, name := range slices.Sorted(maps.Keys(raw.Policies)) {
 		f.Policies = append(f.Policies, b.policy(name, raw.Policies[name], raw))
 	}
+	f.Alerts = b.alerts(raw.Alerts)
 	b.across(raw)
 	return f
 }
@@ -181,9 +182,9 @@ func (b *builder) across(raw *rawFile) {
 	taken := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(raw.Policies)) {
 		p := raw.Policies[name]
-		env := envName(name)
+		env := EnvPrefix + envName(name)
 		if other, ok := taken[env]; ok {
-			b.fail(p.at, p.field, fmt.Sprintf("policies %q and %q share the environment variable %s", other, name, env), "rename one of them")
+			b.fail(p.at, p.field, sharedVariable(other, name, env), "rename one of them")
 		}
 		taken[env] = name
 		if p.After.set() && raw.Policies[p.After.String()] == nil && !b.failed("policies."+p.After.String()) {
@@ -208,19 +209,6 @@ func (b *builder) cycles(raw *rawFile) {
 			break
 		}
 	}
-}
-
-// envName is the variable that overrides the cron of a policy.
-func envName(policy string) string {
-	return "CURFEW_POLICY_" + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
-			return r - 'a' + 'A'
-		}
-		if r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, policy) + "_CRON"
 }
 
 func (b *builder) ledger(s secret) string {

@@ -15,16 +15,21 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// webhookKey is 32 bytes in base64.
+const webhookKey = "aHVzaCBodXNoIGh1c2ggaHVzaCBodXNoIGh1c2ghISE="
+
 // options is a world with a few variables and files, some of them secret.
 func options(path string) policy.Options {
 	env := map[string]string{
 		"LIBRARY_URL":   "postgres://library:hush-library@db/library",
 		"KOHA_PASSWORD": "hush-koha",
 		"WRONG_URL":     "oracle://app:hush-wrong@db/library",
+		"ALERT_URL":     "https://alerts.example.org/hush-alerts",
 	}
 	files := map[string]string{
-		"/run/secrets/key":   "hush-key-0123456789abcdef\n",
-		"/run/secrets/empty": "\n",
+		"/run/secrets/key":     "hush-key-0123456789abcdef\n",
+		"/run/secrets/empty":   "\n",
+		"/run/secrets/webhook": "whsec_" + webhookKey + "\n",
 	}
 	return policy.Options{
 		Path:   path,
@@ -144,7 +149,7 @@ databases:
   main: {url: "sqlite:app.db", max_workers: 4}
 engine: {workers: 8, reserved: 2}
 policies:
-  first: {database: main, table: t, until: u, action: delete, mode: shadow}
+  first: {database: main, table: t, until: u, action: delete, mode: shadow, schedule: {cron: "@daily", by: external, grace: 15m}}
   sessions:
     description: words
     authority: law
@@ -163,10 +168,13 @@ policies:
     mode: enforce
     timezone: Europe/Berlin
     at_cutoff: due
-    schedule: {cron: "0 2 * * *", start_within: 1h, overlap: skip, catch_up: latest, by: external, grace: 1h}
+    schedule: {cron: "0 2 * * *", start_within: 1h, overlap: skip, catch_up: latest}
     batch: {rows: 1000, in_flight: 2, target: 500ms, pace: 50000}
     retry: {attempts: 5, backoff: 10s, factor: 10}
     limits: {retention_lag: 26h}
+alerts:
+  webhook: {url: "https://example.org/alerts", secret: "whsec_aHVzaCBodXNoIGh1c2ggaHVzaCBodXNoIGh1c2ghISE="}
+  ping: {url: "https://example.org/ping/{policy}"}
 `
 
 // TestEveryFieldIsJudged breaks one field of a valid file at a time: every
@@ -180,6 +188,9 @@ func TestEveryFieldIsJudged(t *testing.T) {
 		{"version", "version: 1"}, {"ledger", "ledger: sqlite:curfew.db"},
 		{"databases.main.url", `url: "sqlite:app.db"`}, {"databases.main.max_workers", "max_workers: 4"},
 		{"engine", "engine: {workers: 8, reserved: 2}"}, {"engine.workers", "workers: 8"}, {"engine.reserved", "reserved: 2"},
+		{"policies.first.schedule.by", "by: external"}, {"policies.first.schedule.grace", "grace: 15m"},
+		{"alerts.webhook.url", `url: "https://example.org/alerts"`}, {"alerts.ping.url", `url: "https://example.org/ping/{policy}"`},
+		{"alerts.webhook.secret", `secret: "whsec_aHVzaCBodXNoIGh1c2ggaHVzaCBodXNoIGh1c2ghISE="`},
 	}
 	for _, s := range strings.Split(`description: words|authority: law|table: public.session|key: [id]|keep: 30d
 where: "a = 1"|unless: "b = 2"|subject: user_id|cascade: [fine]|triggers: [audit]|after: first|mode: enforce
@@ -191,7 +202,7 @@ timezone: Europe/Berlin|at_cutoff: due`, "\n") {
 	}
 	for section, texts := range map[string]string{
 		"since":    "column: last_seen|zone: UTC|null: never|implausible_before: 2000-01-01",
-		"schedule": `cron: "0 2 * * *"|start_within: 1h|overlap: skip|catch_up: latest|by: external|grace: 1h`,
+		"schedule": `cron: "0 2 * * *"|start_within: 1h|overlap: skip|catch_up: latest`,
 		"batch":    "rows: 1000|in_flight: 2|target: 500ms|pace: 50000",
 		"retry":    "attempts: 5|backoff: 10s|factor: 10",
 		"limits":   "retention_lag: 26h",

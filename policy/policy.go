@@ -29,7 +29,8 @@ type File struct {
 	Databases map[string]*Database // by name
 	Engine    Engine
 	Policies  []*Policy // sorted by name
-	Path      string    // where it was read from, as given
+	Alerts    Alerts
+	Path      string // where it was read from, as given
 }
 
 // Database is a governed database.
@@ -155,12 +156,15 @@ const (
 // Schedule says when the daemon starts a policy.
 type Schedule struct {
 	Cron        string        `json:"cron"`
-	StartWithin time.Duration `json:"start_within_ns,omitempty"`
-	Overlap     string        `json:"overlap,omitempty"`  // "skip"
-	CatchUp     string        `json:"catch_up,omitempty"` // "latest" or "none"
-	By          string        `json:"by,omitempty"`       // "external": a call is expected
-	Grace       time.Duration `json:"grace_ns,omitempty"` // how late such a call may be
+	StartWithin time.Duration `json:"start_within_ns,omitempty"` // how late a run may start; 0 only with By
+	Overlap     string        `json:"overlap,omitempty"`         // "skip" or "queue"; "" only with By
+	CatchUp     string        `json:"catch_up,omitempty"`        // "latest", "all" or "none"; "" only with By
+	By          string        `json:"by,omitempty"`              // "external": curfew starts nothing, a call is expected
+	Grace       time.Duration `json:"grace_ns,omitempty"`        // how late such a call may be
 }
+
+// External is the [Schedule] by which others call.
+const External = "external"
 
 // Batch bounds the work of one transaction.
 type Batch struct {
@@ -187,12 +191,19 @@ const (
 	DefaultLedger      = "sqlite:curfew.db"
 	DefaultTimezone    = "UTC"
 	DefaultStartWithin = time.Hour
+	DefaultGrace       = 15 * time.Minute
 	DefaultMaxWorkers  = 4
 )
 
-// DefaultEngine, DefaultBatch and DefaultRetry give the sections that a file
+// DefaultEngine, DefaultSchedule, DefaultBatch and DefaultRetry give the sections that a file
 // leaves out.
 func DefaultEngine() Engine { return Engine{Workers: 8, Reserved: 2} }
+
+// DefaultSchedule is what a schedule is besides its cron: an hour to start in, no
+// run on top of another, one run for what was missed.
+func DefaultSchedule() Schedule {
+	return Schedule{StartWithin: DefaultStartWithin, Overlap: "skip", CatchUp: "latest"}
+}
 
 // DefaultBatch is the gentle default: it leaves the foreground its latency.
 func DefaultBatch() Batch {

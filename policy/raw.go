@@ -65,7 +65,7 @@ type rawFile struct {
 	Engine    *rawEngine              `yaml:"engine" jsonschema_description:"The worker pool of the daemon."`
 	Policies  map[string]*rawPolicy   `yaml:"policies" jsonschema:"required" jsonschema_description:"The retention schedule: one policy for each record class, by name (a-z, 0-9, _ and -)."`
 	Tasks     later                   `yaml:"tasks" jsonschema:"-"`
-	Alerts    later                   `yaml:"alerts" jsonschema:"-"`
+	Alerts    *rawAlerts              `yaml:"alerts" jsonschema_description:"Who is told what nobody may miss."`
 }
 
 type rawDatabase struct {
@@ -128,11 +128,11 @@ type rawTrigger struct {
 type rawSchedule struct {
 	place       `yaml:"-"`
 	Cron        text   `yaml:"cron" jsonschema:"required" jsonschema_description:"Five fields as in crontab(5), in the policy's time zone, or @daily and its kin."`
-	StartWithin amount `yaml:"start_within" jsonschema:"default=1h" jsonschema_description:"How late a run may start."`
-	Overlap     text   `yaml:"overlap" jsonschema:"enum=skip" jsonschema_description:"What happens when the last run is still under way."`
-	CatchUp     text   `yaml:"catch_up" jsonschema:"enum=latest,enum=none" jsonschema_description:"Whether one run makes up for missed ones."`
-	By          text   `yaml:"by" jsonschema:"enum=external" jsonschema_description:"external: somebody else calls; the schedule says when the call is expected."`
-	Grace       amount `yaml:"grace" jsonschema_description:"How late an expected call may be. Only with by: external."`
+	StartWithin amount `yaml:"start_within" jsonschema:"default=1h" jsonschema_description:"How late a run may start. Not with by: external."`
+	Overlap     text   `yaml:"overlap" jsonschema:"enum=skip,enum=queue,default=skip" jsonschema_description:"What happens when the last run is still under way: skip leaves the instant out, queue starts it afterwards, within start_within."`
+	CatchUp     text   `yaml:"catch_up" jsonschema:"enum=latest,enum=all,enum=none,default=latest" jsonschema_description:"What makes up for missed instants: latest is one run, for the last of them; all is one run each; none is nothing."`
+	By          text   `yaml:"by" jsonschema:"enum=external" jsonschema_description:"external: curfew starts nothing; somebody else calls, and the schedule says when the call is expected."`
+	Grace       amount `yaml:"grace" jsonschema:"default=15m" jsonschema_description:"How late an expected call may be. Only with by: external."`
 }
 
 type rawBatch struct {
@@ -156,4 +156,22 @@ type rawLimits struct {
 	MaxRows      later  `yaml:"max_rows" jsonschema:"-"`
 	MaxShare     later  `yaml:"max_share" jsonschema:"-"`
 	Spike        later  `yaml:"spike" jsonschema:"-"`
+}
+
+type rawAlerts struct {
+	place   `yaml:"-"`
+	Webhook *rawWebhook `yaml:"webhook" jsonschema_description:"Gets every alert as a JSON document, by POST."`
+	Ping    *rawPing    `yaml:"ping" jsonschema_description:"Is told the start and the end of every enforcing run, by the protocol of healthchecks.io."`
+	Email   later       `yaml:"email" jsonschema:"-"`
+}
+
+type rawWebhook struct {
+	place  `yaml:"-"`
+	URL    secret `yaml:"url" jsonschema:"required" jsonschema_description:"https://…. ${VAR} and ${file:PATH} are expanded."`
+	Secret secret `yaml:"secret" jsonschema_description:"What signs, as Standard Webhooks says: whsec_ and 24 to 64 bytes in base64. Left out, nothing is signed. ${VAR} and ${file:PATH} are expanded."`
+}
+
+type rawPing struct {
+	place `yaml:"-"`
+	URL   secret `yaml:"url" jsonschema:"required" jsonschema_description:"https://…, to which /start or /fail is added. {policy} in it stands for the policy's name. ${VAR} and ${file:PATH} are expanded."`
 }

@@ -118,4 +118,12 @@ func tune(s *jsonschema.Schema) {
 		property("file", name).PropertyNames = &jsonschema.Schema{Pattern: namePattern}
 	}
 	s.Definitions["schedule"].DependentRequired = map[string][]string{"grace": {"by"}}
+	harmless := jsonschema.NewProperties()
+	harmless.Set("overlap", &jsonschema.Schema{Const: "skip"})
+	harmless.Set("catch_up", &jsonschema.Schema{Const: "none"})
+	s.Definitions["schedule"].DependentSchemas = map[string]*jsonschema.Schema{
+		"by": {Not: &jsonschema.Schema{Required: []string{"start_within"}}, Properties: harmless},
+	}
+	one := uint64(1)
+	s.Definitions["alerts"].MinProperties = &one
 }

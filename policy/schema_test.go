@@ -74,7 +74,8 @@ func TestSchemaAcceptsGoodFiles(t *testing.T) {
 // can see: it is in the SQL, in the calendar, in the environment, in another
 // part of the file, or in how the YAML is written.
 var beyondSchema = []string{
-	"after_", "cron_", "database_unknown", "engine_reserved", "keep_iso_", "keep_too_long", "keep_overflow", "keep_exact_overflow",
+	"after_", "alerts_ping_fragment", "alerts_secret_", "alerts_webhook_expanded", "alerts_webhook_host", "alerts_webhook_scheme", "alerts_webhook_space",
+	"alerts_webhook_unset", "cron_", "database_unknown", "engine_reserved", "keep_iso_", "keep_too_long", "keep_overflow", "keep_exact_overflow",
 	"key_file_empty", "ledger_mysql", "policy_names_one_variable", "since_expression_as_column", "since_quoted_column",
 	"since_semicolon", "table_", "timezone_bad", "trigger_expr_now", "trigger_implausible", "trigger_zone_", "trigger_timestamp", "trigger_date",
 	"trigger_compact_no_zone", "unless_", "url_", "variable_", "version_float", "where_", "yaml_", "batch_target_long", "batch_rows_hex", "batch_rows_underscore",

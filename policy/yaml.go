@@ -115,6 +115,8 @@ func moved(line, shown []rune, col int) int {
 var (
 	userinfo    = regexp.MustCompile(`://[^\s"']*@`)
 	secretValue = regexp.MustCompile(`(?i)\b(key|url|secret|password|token|ledger)(["']?\s*:\s*)("[^"]*(?:"|$)|'[^']*(?:'|$)|(?:\$\{[^}]*\}|[^\s,}])+)`)
+	// bareAddress is what somebody wrote who left out the url: below it.
+	bareAddress = regexp.MustCompile(`(?i)\b(webhook|ping)(["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,{}"'][^\s,}]*)`)
 	onlyVar     = regexp.MustCompile(`^["']?(\$\{[^}"']*\})?["']?$`)
 )
 
@@ -128,6 +130,7 @@ func mask(line string) string {
 		}
 		return part[1] + part[2] + "…"
 	})
+	line = bareAddress.ReplaceAllString(line, "$1$2…")
 	return userinfo.ReplaceAllString(line, "://…@")
 }
 

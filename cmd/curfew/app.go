@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -52,8 +53,9 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) (stri
 }
 
 const rootLong = `curfew deletes rows of SQL tables when a retention policy says that their time is
-up: exactly once, with a record of every run that anyone can check. It runs when it is
-called: by hand, by cron, by your orchestrator.
+up: exactly once, with a record of every run that anyone can check. As a service it keeps the
+schedules of your policies and says when one was missed; it also runs when it is called:
+by hand, by cron, by your orchestrator.
 
 The policies are in one file, curfew.yaml. Start with one of:
 
@@ -66,6 +68,8 @@ then, with a file in place:
   curfew plan                 what would go now, and what would stay?
   curfew run POLICY           do it
   curfew show RUN             what came of it
+  curfew serve                have it done on schedule, from now on
+  curfew status               and is it?
 
 Exit codes: 0 done; 1 the answer is "not well"; 2 wrong usage, wrong configuration
 or refused; 3 failed or a database is out of reach; 130 interrupted.`
@@ -103,10 +107,12 @@ func (a *app) rootCommand() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml")
 
-	root.AddGroup(&cobra.Group{ID: "start", Title: "Start:"}, &cobra.Group{ID: "work", Title: "Look and do:"}, &cobra.Group{ID: "set", Title: "Set up:"})
+	root.AddGroup(&cobra.Group{ID: "start", Title: "Start:"}, &cobra.Group{ID: "work", Title: "Look and do:"},
+		&cobra.Group{ID: "serve", Title: "On schedule:"}, &cobra.Group{ID: "set", Title: "Set up:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"start": {a.demoCommand(), a.initCommand()},
 		"work":  {a.checkCommand(), a.planCommand(), a.runCommand(), a.runsCommand(), a.showCommand(), a.explainCommand(), a.cancelCommand()},
+		"serve": {a.serveCommand(), a.workerCommand(), a.statusCommand(), a.gapsCommand(), a.callsCommand(), a.pauseCommand(), a.resumeCommand(), a.tokenCommand()},
 		"set":   {a.schemaCommand(), a.installCommand(), a.migrateCommand(), a.completionCommand(), a.versionCommand()},
 	} {
 		for _, c := range commands {
@@ -212,9 +218,16 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(a.stderr, opts))
 }
 
+// ledgerClock replaces the machine's clock for SQLite; nil but in tests.
+var ledgerClock func() time.Time
+
+func (a *app) options() curfew.Options {
+	return curfew.Options{ConfigPath: a.config, Logger: a.logger(), Clock: ledgerClock}
+}
+
 // open opens the policy file that the flags name.
 func (a *app) open(ctx context.Context) (*curfew.Curfew, error) {
-	return curfew.Open(ctx, curfew.Options{ConfigPath: a.config, Logger: a.logger()})
+	return curfew.Open(ctx, a.options())
 }
 
 // note tells the user something that is neither the answer nor an error.

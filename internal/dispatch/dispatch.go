@@ -7,6 +7,7 @@ package dispatch
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,7 @@ type Worker interface {
 // Done is a batch that was executed.
 type Done struct {
 	Settlement ledger.Settlement
+	Settled    bool          // the settlement is in the ledger already: another process did the batch
 	Deferred   []byte        // what is left for later batches, for Split, in the clear
 	TooLong    bool          // the statement timeout struck: batches must get smaller
 	Took       time.Duration // in the governed database
@@ -66,6 +68,9 @@ func (e *StopError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the cause.
 func (e *StopError) Unwrap() error { return e.Err }
+
+// HeartbeatEvery is how often a process says of a run that it is at work on it. A variable for tests, in which time runs faster.
+var HeartbeatEvery = 10 * time.Second
 
 // ErrInterrupted says that the drain was asked to stop: the batches in hand are settled and the run is open.
 var ErrInterrupted = errors.New("interrupted")
@@ -85,11 +90,15 @@ type Options struct {
 	Sealer Sealer
 	Batch  policy.Batch
 	Logger *slog.Logger
-	Stop   <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
-	Report func(ledger.Run) // called after each step, never concurrently; may be nil
+	// Enqueue, when set, puts admitted batches into a queue, in the transaction of their admission: then Worker does no work and
+	// waits until somebody has done it.
+	Enqueue func(ctx context.Context, tx *sql.Tx, run string, seqs []int64) error
+	Stop    <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
+	Report  func(ledger.Run) // called after each step, never concurrently; may be nil
 }
 
-func (o Options) seal(run string, plain []byte) []byte {
+// Seal seals a run's key values for the ledger; nothing stays nothing.
+func (o Options) Seal(run string, plain []byte) []byte {
 	if len(plain) == 0 {
 		return nil
 	}
@@ -110,10 +119,11 @@ func (o Options) open(run string, sealed []byte) ([]byte, error) {
 // newBatch seals a batch for the ledger, under the key that follows from what it covers.
 func (o Options) newBatch(run string, b Batch) ledger.NewBatch {
 	key := o.Sealer.MAC("batch", []byte(run), []byte(b.Phase), b.Bounds, b.Keys)
-	return ledger.NewBatch{Key: key, Phase: b.Phase, Planned: int64(b.Rows), Bounds: o.seal(run, b.Bounds), Keys: o.seal(run, b.Keys)}
+	return ledger.NewBatch{Key: key, Phase: b.Phase, Planned: int64(b.Rows), Bounds: o.Seal(run, b.Bounds), Keys: o.Seal(run, b.Keys)}
 }
 
-func (o Options) fromLedger(run string, b ledger.Batch) (Batch, error) {
+// FromLedger opens a batch that the ledger has.
+func (o Options) FromLedger(run string, b ledger.Batch) (Batch, error) {
 	out := Batch{Key: b.Key, Seq: b.Seq, Phase: b.Phase, Rows: int(b.Planned)}
 	var err error
 	if out.Bounds, err = o.open(run, b.Bounds); err != nil {

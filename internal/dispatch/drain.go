@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -62,6 +63,7 @@ type drain struct {
 	queue   []Batch                  // admitted, not yet handed to a worker
 	known   map[ledger.BatchKey]bool // batches that this process has or had in hand
 	settle  []ledger.Settlement
+	stale   bool      // the ledger has more of the run than we do
 	rows    int       // page size
 	next    time.Time // no page before: the pace
 }
@@ -106,12 +108,16 @@ func (d *drain) loop(ctx context.Context) error {
 		}
 		ended := d.run.State.Ended()
 		switch {
-		case !ended && !stopping && !d.run.PagedOut && len(d.queue) == 0 && d.paced():
+		case !ended && !stopping && d.room() && d.paced():
 			if err := d.page(ctx); err != nil {
 				return err
 			}
 		case len(d.settle) > 0:
 			if err := d.step(ctx, nil); err != nil {
+				return err
+			}
+		case d.stale:
+			if err := d.refresh(ctx); err != nil {
 				return err
 			}
 		case d.working > 0, !ended && !stopping && !d.run.PagedOut:
@@ -138,18 +144,20 @@ func (d *drain) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var taken []Batch
 	for _, b := range pending {
 		if d.known[b.Key] {
 			continue
 		}
-		batch, err := d.fromLedger(d.run.ID, b)
+		batch, err := d.FromLedger(d.run.ID, b)
 		if err != nil {
 			return err
 		}
 		d.known[b.Key] = true
-		d.queue = append(d.queue, batch)
+		taken = append(taken, batch)
 	}
-	return nil
+	d.queue = append(d.queue, taken...)
+	return d.requeue(ctx, taken)
 }
 
 // launch hands queued batches to workers.
@@ -184,7 +192,7 @@ func (d *drain) collect(ctx context.Context) error {
 // wait blocks until there is something to do: a result, a page that the pace allows, or the word to stop.
 func (d *drain) wait(ctx context.Context, stopping bool) error {
 	var pace <-chan time.Time
-	if !stopping && !d.run.PagedOut && len(d.queue) == 0 {
+	if !stopping && d.room() {
 		timer := time.NewTimer(time.Until(d.next))
 		defer timer.Stop()
 		pace = timer.C
@@ -210,12 +218,27 @@ func (d *drain) take(r result) error {
 	if r.err != nil {
 		return fmt.Errorf("batch %d: %w", r.batch.Seq, r.err)
 	}
+	d.adapt(r)
+	if r.done.Settled {
+		d.stale = true
+		return nil
+	}
 	s := r.done.Settlement
 	s.Batch = r.batch.Key
-	s.DeferredKeys = d.seal(d.run.ID, r.done.Deferred)
+	s.DeferredKeys = d.Seal(d.run.ID, r.done.Deferred)
 	d.settle = append(d.settle, s)
-	d.adapt(r)
 	return nil
+}
+
+// refresh takes the counts of the run as the ledger has them, and its end when somebody ended it.
+func (d *drain) refresh(ctx context.Context) error {
+	rows := d.rows
+	err := d.load(ctx, d.run.ID)
+	d.rows, d.stale = rows, false
+	if err == nil && d.Report != nil {
+		d.Report(d.run)
+	}
+	return err
 }
 
 // adapt keeps batches near the time they should take. A batch that was much smaller than a page says nothing.
@@ -232,6 +255,12 @@ func (d *drain) adapt(r result) {
 	}
 }
 
+// room reports whether there is something to page and a place for it. One batch is admitted ahead, so that a worker need not wait;
+// not so where the queue would hand it to one.
+func (d *drain) room() bool {
+	return !d.run.PagedOut && len(d.queue) == 0 && (d.Enqueue == nil || d.working < d.Batch.InFlight)
+}
+
 // paceCredit is how far a run may lag behind its pace and still make up for it.
 const paceCredit = 100 * time.Millisecond
 
@@ -245,7 +274,7 @@ func (d *drain) page(ctx context.Context) error {
 		return err
 	}
 	hook("paged")
-	a := &ledger.Admission{OldCursor: d.run.Cursor, NewCursor: d.seal(d.run.ID, p.Cursor), PagedOut: p.Done, PageRows: d.rows}
+	a := &ledger.Admission{OldCursor: d.run.Cursor, NewCursor: d.Seal(d.run.ID, p.Cursor), PagedOut: p.Done, PageRows: d.rows}
 	var batches []Batch
 	if p.Batch != nil {
 		batches = []Batch{*p.Batch}
@@ -290,7 +319,7 @@ func (d *drain) admit(ctx context.Context, a *ledger.Admission, batches []Batch,
 func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 	hook("stepping")
 	// What was done is recorded also when we were told to stop: the rows are gone.
-	run, err := d.Ledger.Step(context.WithoutCancel(ctx), d.run.ID, ledger.StepRequest{Settle: d.settle, Admit: a})
+	run, err := d.Ledger.Step(context.WithoutCancel(ctx), d.run.ID, ledger.StepRequest{Settle: d.settle, Admit: a, Enqueue: d.enqueue()})
 	if errors.Is(err, ledger.ErrSettledDifferently) && d.run.Mode == "shadow" {
 		// A shadow batch leaves no receipt: another process looked at it too, at another moment, and was first.
 		d.settle = nil
@@ -307,7 +336,7 @@ func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 		d.Logger.DebugContext(ctx, "batch_settled", "run", run.ID, "policy", run.Policy, "stage", run.Stage, "as_of", run.AsOf, "cutoff", run.Cutoff,
 			"batch", s.Batch.String(), "planned", s.Planned, "outcomes", map[string]int64(s.Outcomes), "deferred", s.Deferred, "took", s.Duration)
 	}
-	d.settle = nil
+	d.settle, d.stale = nil, false
 	if a == nil && !bytes.Equal(run.Cursor, d.run.Cursor) {
 		// Another process pages too. The cursor in the clear must stay the one that the next admission is compared by.
 		if d.cursor, err = d.open(run.ID, run.Cursor); err != nil {
@@ -319,6 +348,33 @@ func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 		d.Report(d.run)
 	}
 	return nil
+}
+
+// enqueue hands the batches that a step admits to the queue, when there is one.
+func (d *drain) enqueue() func(context.Context, *sql.Tx, []ledger.NewBatchRef) error {
+	if d.Enqueue == nil {
+		return nil
+	}
+	return func(ctx context.Context, tx *sql.Tx, batches []ledger.NewBatchRef) error {
+		seqs := make([]int64, len(batches))
+		for i, b := range batches {
+			seqs[i] = b.Seq
+		}
+		return d.Enqueue(ctx, tx, d.run.ID, seqs)
+	}
+}
+
+// requeue puts batches that are admitted and not settled into the queue again: they may be of a process that had none. One that
+// is in it twice is done once.
+func (d *drain) requeue(ctx context.Context, batches []Batch) error {
+	if d.Enqueue == nil || len(batches) == 0 {
+		return nil
+	}
+	seqs := make([]int64, len(batches))
+	for i, b := range batches {
+		seqs[i] = b.Seq
+	}
+	return d.Ledger.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.Enqueue(ctx, tx, d.run.ID, seqs) })
 }
 
 // finish is called when the scan is over and nothing is in hand: it takes up what is left, or ends the run.

@@ -124,13 +124,19 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
 	return run, created, nil
 }
 
+// lockOpen keeps rivals from making an open run of the same policy, stage and mode until this transaction ends.
+func (t *txn) lockOpen(ctx context.Context, policy, stage, mode string) error {
+	if t.l.sqlite { // its writers take turns anyway
+		return nil
+	}
+	_, err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('curfew open run ' || $1::text, 0))`, policy+"/"+stage+"/"+mode)
+	return err
+}
+
 // openRun looks for the open run, alone: a rival that would make one waits until this transaction ends.
 func (t *txn) openRun(ctx context.Context, a Acceptance) (Run, bool, error) {
-	if !t.l.sqlite { // SQLite's writers take turns anyway
-		if _, err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('curfew open run ' || $1::text, 0))`,
-			a.Policy+"/"+a.Stage+"/"+a.Mode); err != nil {
-			return Run{}, false, err
-		}
+	if err := t.lockOpen(ctx, a.Policy, a.Stage, a.Mode); err != nil {
+		return Run{}, false, err
 	}
 	run, err := scanRun(t.queryRow(ctx, openRunQuery, a.Policy, a.Stage, a.Mode))
 	if errors.Is(err, sql.ErrNoRows) {

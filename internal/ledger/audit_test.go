@@ -60,27 +60,29 @@ func TestAuditIsAppendOnly(t *testing.T) {
 	})
 }
 
-// TestGrants: the role that the migration's comment describes can do the ledger's
+// TestGrants: the role that the migrations' comments describe can do the ledger's
 // work, and has no right to change the audit log even without the trigger.
 func TestGrants(t *testing.T) {
 	url := migrated(t, dbtest.Postgres(t))
 	app, role := dbtest.PostgresRole(t, url)
-	grants := 0
-	text, err := migrations.ReadFile("migrations/postgres/00001_ledger.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
 	admin := raw(t, url)
-	for line := range strings.Lines(string(text)) {
-		if grant, ok := strings.CutPrefix(strings.TrimSpace(line), "--   GRANT"); ok {
-			grants++
-			if _, err := admin.ExecContext(t.Context(), "GRANT"+strings.ReplaceAll(grant, "curfew_app", role)); err != nil {
-				t.Fatal(err)
+	for _, name := range allMigrations {
+		grants := 0
+		text, err := migrations.ReadFile("migrations/postgres/" + name + ".sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if grant, ok := strings.CutPrefix(strings.TrimSpace(line), "--   GRANT"); ok {
+				grants++
+				if _, err := admin.ExecContext(t.Context(), "GRANT"+strings.ReplaceAll(grant, "curfew_app", role)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	if grants == 0 {
-		t.Fatal("the migration names no grants")
+		if grants == 0 {
+			t.Fatalf("the migration %s names no grants", name)
+		}
 	}
 	l := open(t, Options{URL: app})
 	r := admitOne(t, l, started(t, l, "p"), 1, 2)
@@ -102,6 +104,20 @@ func TestGrants(t *testing.T) {
 		t.Errorf("%s, %v", r.State, err)
 	}
 	if _, err := l.SeeDatabase(t.Context(), "library", "x"); err != nil {
+		t.Error(err)
+	}
+	scheduled := nightly(func(s *Scheduled) { s.Policy = "q" })
+	firstTick(t, l, scheduled)
+	if _, err := admin.ExecContext(t.Context(), `UPDATE curfew.schedule SET cursor = cursor - interval '3 days'`); err != nil {
+		t.Fatal(err)
+	}
+	if got := tickOf(t, l, scheduled); len(got.Accepted) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if err := l.SetOldestDue(t.Context(), "q", "", nil); err != nil {
+		t.Error(err)
+	}
+	if err := l.Unschedule(t.Context(), "q", ""); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := l.AcceptClock(t.Context(), ""); err != nil {

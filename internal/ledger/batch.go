@@ -51,8 +51,8 @@ type Batch struct {
 	Created   time.Time
 	SettledAt time.Time
 
-	Bounds []byte // sealed; only from Unsettled
-	Keys   []byte // sealed, gone once settled; only from Unsettled
+	Bounds []byte // sealed; only from Unsettled and BatchOf
+	Keys   []byte // sealed, gone once settled; only from Unsettled and BatchOf
 }
 
 const batchColumns = `key, run, seq, phase, planned, state, outcomes, cascaded, deferred, attempts, root, key_id, duration_us, created, settled_at`

@@ -14,7 +14,9 @@ const shadow = "shadow"
 
 // Start takes a run from accepted to running and fixes its plan. Starting a run
 // that is running already is how a process takes it up again: the first plan
-// stays, the detail of an interruption goes, and the returned run says both.
+// stays, the detail of an interruption goes, and the returned run says both. A
+// run whose occurrence should have begun by now ends as expired instead, whether a
+// tick has seen that or not: like any run that has ended, that is ErrRunEnded.
 func (l *Ledger) Start(ctx context.Context, id string, plan []byte) (Run, error) {
 	var r Run
 	err := l.tx(ctx, func(t *txn) (err error) {
@@ -39,6 +41,14 @@ func (l *Ledger) Start(ctx context.Context, id string, plan []byte) (Run, error)
 				Total   int64 `json:"batches_total"`
 			}{r.BatchesSettled, r.BatchesTotal}})
 		case Accepted:
+			late, err := t.startsLate(ctx, id, now)
+			if err != nil {
+				return err
+			}
+			if late {
+				r.State, r.WhyEnded, r.EndedAt = Expired, WhyNotStarted, now
+				return t.end(ctx, &r)
+			}
 			r.State, r.StartedAt, r.Plan = Running, now, plan
 			if _, err := t.exec(ctx, `UPDATE @run SET state = $1, started_at = $2, plan = $3 WHERE id = $4`,
 				string(Running), stamp(now), blob(plan), id); err != nil {
@@ -52,6 +62,9 @@ func (l *Ledger) Start(ctx context.Context, id string, plan []byte) (Run, error)
 		}
 		return fmt.Errorf("a run that is %s cannot start", r.State)
 	})
+	if err == nil && r.State.Ended() {
+		err = fmt.Errorf("%w: %s", ErrRunEnded, r.State)
+	}
 	if err != nil {
 		return Run{}, fmt.Errorf("start run %s: %w", short(id), err)
 	}
@@ -204,6 +217,9 @@ func (t *txn) end(ctx context.Context, r *Run) error {
 		Settled  int64    `json:"batches_settled"`
 		Total    int64    `json:"batches_total"`
 	}{r.State, r.WhyEnded, r.Detail, r.Planned, r.Outcomes, r.Cascaded, r.BatchesSettled, r.BatchesTotal}}); err != nil {
+		return err
+	}
+	if err := t.settleOccurrences(ctx, r); err != nil {
 		return err
 	}
 	if r.State == Succeeded && r.Mode != shadow {

@@ -17,6 +17,9 @@ import (
 	"curfew.dev/curfew/internal/dbtest"
 )
 
+// allMigrations are what a new ledger gets, in order.
+var allMigrations = []string{"00001_ledger", "00002_daemon"}
+
 func value[T any](t testing.TB, db *sql.DB, query string) T {
 	t.Helper()
 	var v T
@@ -221,7 +224,7 @@ func TestPostgresNeedsMigrate(t *testing.T) {
 		t.Error("looking at the database made something in it")
 	}
 	applied, err := Migrate(t.Context(), Options{URL: url})
-	if d := cmp.Diff([]string{"00001_ledger"}, applied); err != nil || d != "" {
+	if d := cmp.Diff(allMigrations, applied); err != nil || d != "" {
 		t.Error(d, err)
 	}
 	applied, err = Migrate(t.Context(), Options{URL: url})
@@ -291,7 +294,7 @@ func TestMigrateAtOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if d := cmp.Diff([]string{"00001_ledger"}, all); d != "" {
+			if d := cmp.Diff(allMigrations, all); d != "" {
 				t.Error(d)
 			}
 			l := open(t, Options{URL: url})
@@ -315,7 +318,7 @@ func TestMigrateLosesTheRace(t *testing.T) {
 		if calls++; calls > 1 {
 			return l.up(ctx)
 		}
-		if applied, err := l.up(ctx); err != nil || len(applied) != 1 { // the rival
+		if applied, err := l.up(ctx); err != nil || len(applied) != len(allMigrations) { // the rival
 			t.Fatalf("%v, %v", applied, err)
 		}
 		return nil, broken

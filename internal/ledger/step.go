@@ -13,6 +13,11 @@ import (
 type StepRequest struct {
 	Settle []Settlement
 	Admit  *Admission
+	// Enqueue, when set, is called in the step's transaction with the batches that
+	// Admit has just admitted, if any: what it writes through tx happens with the
+	// step or not at all. It may be called more than once, in another transaction
+	// each time. Its error fails the step.
+	Enqueue func(ctx context.Context, tx *sql.Tx, batches []NewBatchRef) error
 }
 
 // Admission advances a run's cursor and records the batches between the old and
@@ -96,6 +101,9 @@ func (l *Ledger) Step(ctx context.Context, run string, req StepRequest) (Run, er
 		}
 		if req.Admit != nil {
 			if err := t.admit(ctx, &r, req.Admit); err != nil {
+				return err
+			}
+			if err := t.enqueue(ctx, &r, &req); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,8 @@ import (
 type OpenOptions struct {
 	MaxConns int // connections the pool may hold; 0 means 4. SQLite always has one: it has one writer
 	Logger   *slog.Logger
+	// Clock replaces the machine's clock, which is SQLite's. The other engines have their own.
+	Clock func() time.Time
 }
 
 // DB is one governed database: a pool of connections which all have the session settings that curfew's SQL is written
@@ -34,6 +36,7 @@ type DB struct {
 	server Server // as it was when the database was opened
 	log    *slog.Logger
 	path   string // SQLite: the file
+	clock  func() time.Time
 }
 
 // errURL is deliberately mute about the cause: the parsers quote what they cannot read, and that may be the password.
@@ -43,7 +46,7 @@ var errURL = errors.New("the url cannot be read: it has the form postgres://user
 // Open connects to the database called name in the policy file and asks the server what it is. A SQLite file must exist.
 // No error names a password.
 func Open(ctx context.Context, name, rawURL string, opts OpenOptions) (*DB, error) {
-	d := &DB{Name: name, log: opts.Logger}
+	d := &DB{Name: name, log: opts.Logger, clock: opts.Clock}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -98,6 +101,9 @@ func (d *DB) Server(ctx context.Context) (Server, error) {
 
 // Now is the database's clock.
 func (d *DB) Now(ctx context.Context) (time.Time, error) {
+	if d.clock != nil && d.Engine == SQLite {
+		return d.clock().UTC().Truncate(time.Microsecond), nil
+	}
 	text := map[Engine]string{
 		Postgres: `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')`,
 		MySQL:    `SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)`,

@@ -230,6 +230,30 @@ func (x *execution) savepoint(ctx context.Context, fn func() error) error {
 // Void settles a batch that is not to be tried as it is, because it takes too long: its receipt says that nothing was done
 // and hands the rows on, so that a rival still at work on it is refused. A batch of one row is recorded as failed.
 func (j *Job) Void(ctx context.Context, asOf time.Time, w Work, reason error) (*Result, error) {
+	return j.void(ctx, asOf, w, func(keys []tuple, t *tally) {
+		if len(keys) == 1 {
+			t.note("failed", reason.Error(), keys[0])
+		} else {
+			t.deferred = keys
+		}
+	})
+}
+
+// GiveUp settles a batch that failed for good: its receipt says of each row that it failed, and why, so that a rival still at
+// work on it is refused. A later run finds the rows again.
+func (j *Job) GiveUp(ctx context.Context, asOf time.Time, w Work, reason error) (*Result, error) {
+	if j.shadow { // which writes no receipts
+		return nil, reason
+	}
+	return j.void(ctx, asOf, w, func(keys []tuple, t *tally) {
+		for _, k := range keys {
+			t.note("failed", reason.Error(), k)
+		}
+	})
+}
+
+// void writes a receipt in which nothing was changed.
+func (j *Job) void(ctx context.Context, asOf time.Time, w Work, account func([]tuple, *tally)) (*Result, error) {
 	tx, err := j.db.SQL.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, redact(err)
@@ -245,14 +269,9 @@ func (j *Job) Void(ctx context.Context, asOf time.Time, w Work, reason error) (*
 		return nil, redact(err)
 	}
 	t := f.tally()
-	switch {
-	case t != nil:
-	case len(f.keys) == 1:
+	if t == nil {
 		t = newTally()
-		t.note("failed", reason.Error(), f.keys[0])
-	default:
-		t = newTally()
-		t.deferred = f.keys
+		account(f.keys, t)
 	}
 	res, err := x.complete(ctx, w, t)
 	if err != nil {

@@ -192,23 +192,27 @@ func (x *execution) explainTrigger(ctx context.Context, one []tuple, a *Answers)
 	return a.failing(AskTrigger, j.readTrigger(ctx, one[0], a))
 }
 
-// readTrigger reads the trigger as the database prints it.
-func (j *Job) readTrigger(ctx context.Context, k tuple, a *Answers) error {
+// printed is the trigger as instantOf reads it.
+func (j *Job) printed() string {
 	x := j.trig.sql(j.d)
 	switch {
 	case j.trig.domain == instantDomain && j.db.Engine == Postgres:
-		x = "to_char(" + x + " AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US BC')"
+		return "to_char(" + x + " AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US BC')"
 	case j.trig.domain == wallDomain && j.db.Engine == Postgres:
-		x = "to_char(" + x + ", 'YYYY-MM-DD HH24:MI:SS.US BC')"
+		return "to_char(" + x + ", 'YYYY-MM-DD HH24:MI:SS.US BC')"
 	case j.trig.bytes && j.db.Engine == Postgres:
-		x = "convert_from(" + x + ", 'LATIN1')"
+		return "convert_from(" + x + ", 'LATIN1')"
 	case j.db.Engine == Postgres:
-		x = "(" + x + ")::text"
+		return "(" + x + ")::text"
 	case j.db.Engine == MySQL:
-		x = "CAST(" + x + " AS CHAR)"
-	default:
-		x = "CAST(" + x + " AS TEXT)"
+		return "CAST(" + x + " AS CHAR)"
 	}
+	return "CAST(" + x + " AS TEXT)"
+}
+
+// readTrigger reads the trigger as the database prints it.
+func (j *Job) readTrigger(ctx context.Context, k tuple, a *Answers) error {
+	x := j.printed()
 	q := newQuery(j.d).add("SELECT ", x, " FROM ", j.d.rows(j.t), " WHERE ")
 	j.d.keyIn(q, j.key, []tuple{k})
 	var text sql.NullString

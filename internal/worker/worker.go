@@ -92,10 +92,28 @@ func (w *Worker) once(ctx context.Context, work target.Work) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r := w.result(res)
+	r.TooLong = tooLong
+	return r, nil
+}
+
+// GiveUp settles a batch that failed for good: each of its rows is recorded as failed, with the reason.
+func (w *Worker) GiveUp(ctx context.Context, work target.Work, reason error) (Result, error) {
+	res, err := w.Job.GiveUp(ctx, w.AsOf, work, reason)
+	if stop := AsStop(err); stop != nil {
+		return Result{}, stop
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return w.result(res), nil
+}
+
+func (w *Worker) result(res *target.Result) Result {
 	s := ledger.Settlement{Planned: res.Planned, Outcomes: ledger.Outcomes(res.Outcomes), Cascaded: res.Cascaded,
 		Deferred: int64(res.NDefer), Root: res.Root, KeyID: w.KeyID, Duration: res.Took}
 	for _, r := range res.Rows {
 		s.Blocked = append(s.Blocked, ledger.BlockedRow{Hash: r.Hash, Outcome: r.Outcome, Reason: r.Reason})
 	}
-	return Result{Settlement: s, Deferred: res.Deferred, TooLong: tooLong, Took: res.Took}, nil
+	return Result{Settlement: s, Deferred: res.Deferred, Took: res.Took}
 }

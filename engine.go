@@ -1,0 +1,326 @@
+package curfew
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"curfew.dev/curfew/internal/dispatch"
+	"curfew.dev/curfew/internal/keyring"
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/riverq"
+	"curfew.dev/curfew/internal/target"
+	"curfew.dev/curfew/internal/web"
+	"curfew.dev/curfew/policy"
+)
+
+// StopWithin is how long a service that was told to stop waits for the batches in hand.
+const StopWithin = 30 * time.Second
+
+// engine is the service under one text of the policy file: it turns schedules into runs, drains them through the queue, and
+// executes batches. Everything that it must not forget is in the ledger; any other engine on the same ledger goes on from there.
+type engine struct {
+	c       *Curfew
+	l       *ledger.Ledger
+	keys    *keyring.Keyring
+	owner   string
+	qdb     *ledger.QueueDB
+	queue   *riverq.Client
+	metrics *web.Metrics
+	loops   *loops
+	done    *settled
+	kick    chan struct{} // something happened that the supervisor should look at now
+
+	mu     sync.Mutex
+	drains map[string]context.CancelFunc // runs that this process drains
+	works  map[string]*cached            // runs that it has executed batches of lately
+	drain  sync.WaitGroup
+}
+
+// newEngine opens what the service cannot do without: the ledger, the key and the queue.
+func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, error) {
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := c.keys()
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{c: c, l: l, keys: keys, metrics: metrics, owner: newOwner(), loops: &loops{log: c.log}, done: newSettled(), kick: make(chan struct{}, 1),
+		drains: map[string]context.CancelFunc{}, works: map[string]*cached{}}
+	if e.qdb, err = l.QueueDB(ctx); err != nil {
+		return nil, ledgerError(err)
+	}
+	if e.qdb.SQLite { // on PostgreSQL curfew migrate does it
+		if err := riverq.Migrate(ctx, e.qdb.DB, true, e.qdb.Schema); err != nil {
+			return nil, errors.Join(ledgerError(err), e.qdb.Close())
+		}
+	}
+	e.queue, err = riverq.New(riverq.Options{DB: e.qdb.DB, SQLite: e.qdb.SQLite, Schema: e.qdb.Schema, ID: e.owner, Logger: c.log,
+		Workers: c.file.Engine.Workers, Reserved: c.file.Engine.Reserved, Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2})
+	if err != nil {
+		return nil, errors.Join(ledgerError(err), e.qdb.Close())
+	}
+	return e, nil
+}
+
+// run works until ctx is done, then lets the batches in hand end.
+func (e *engine) run(ctx context.Context, workersOnly bool, more func(ctx context.Context)) error {
+	loopCtx, stopLoops := context.WithCancel(ctx)
+	defer stopLoops()
+	if err := e.queue.Start(context.WithoutCancel(ctx)); errors.Is(err, riverq.ErrNotMigrated) {
+		return &Error{Kind: KindRefused, Err: err, Hint: "curfew migrate brings the ledger up to date"}
+	} else if err != nil {
+		return ledgerError(err)
+	}
+	e.loops.Go(loopCtx, "queue", e.watchQueue)
+	if !workersOnly {
+		e.loops.Go(loopCtx, "schedules", e.tick)
+		e.loops.Go(loopCtx, "runs", e.supervise)
+	}
+	if more != nil {
+		more(loopCtx)
+	}
+	<-ctx.Done()
+	stopLoops()
+	e.loops.wait()
+	e.drain.Wait()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopWithin)
+	defer cancel()
+	if err := e.queue.Stop(stop); err != nil {
+		e.c.log.WarnContext(ctx, "queue_stopped_late", "err", err)
+	}
+	return e.qdb.Close()
+}
+
+// watchQueue makes the service not ready when the queue fetches no more.
+func (e *engine) watchQueue(ctx context.Context, beat func()) error {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		if err := e.queue.Alive(); err != nil {
+			return err
+		}
+		beat()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+	}
+}
+
+// enqueue puts a run's batches into the queue. It is called in the transaction that admits them.
+func (e *engine) enqueue(w *work) func(context.Context, *sql.Tx, string, []int64) error {
+	return func(ctx context.Context, tx *sql.Tx, run string, seqs []int64) error {
+		batches := make([]riverq.Batch, len(seqs))
+		for i, seq := range seqs {
+			batches[i] = riverq.Batch{Run: run, Seq: seq,
+				Attempts: w.p.Retry.Attempts, Backoff: w.p.Retry.Backoff, Factor: w.p.Retry.Factor}
+		}
+		return e.queue.InsertTx(ctx, tx, batches)
+	}
+}
+
+// cached is a run bound to its table, kept while batches of it come.
+type cached struct {
+	once sync.Once
+	w    *work
+	err  error
+	used time.Time
+}
+
+// idleWork is how long a bound run is kept without a batch.
+const idleWork = 10 * time.Minute
+
+// work binds a run that has begun, once in this process.
+func (e *engine) work(ctx context.Context, run ledger.Run) (*work, error) {
+	e.mu.Lock()
+	k := e.works[run.ID]
+	if k == nil {
+		k = &cached{}
+		e.works[run.ID] = k
+		for id, old := range e.works {
+			if id != run.ID && time.Since(old.used) > idleWork {
+				delete(e.works, id)
+			}
+		}
+	}
+	k.used = time.Now()
+	e.mu.Unlock()
+	k.once.Do(func() {
+		if k.w, k.err = e.c.bind(ctx, e.l, run); k.err != nil {
+			return
+		}
+		var began target.Start
+		if began, k.err = k.w.began(); k.err == nil {
+			k.err = k.w.job.Adopt(began, began) // each batch compares the table itself
+		}
+	})
+	if k.err != nil {
+		e.forget(run.ID)
+	}
+	return k.w, k.err
+}
+
+func (e *engine) forget(run string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.works, run)
+}
+
+// execute is what the queue calls for one batch. Nil means that the batch needs no more work: it is settled, or its run has ended.
+// Any other error brings it back later, under the same key.
+func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last bool) error {
+	defer e.done.tell(b.Run)
+	lb, err := e.l.BatchOf(ctx, b.Run, b.Seq)
+	if err != nil {
+		return err
+	}
+	run, err := e.l.Get(ctx, b.Run)
+	if err != nil {
+		return err
+	}
+	if lb.State == ledger.Settled || run.State.Ended() {
+		return nil
+	}
+	if attempt > b.Attempts {
+		return e.fail(ctx, run, "batch_failed", fmt.Errorf("batch %d had its %d attempts, and none came to an end", b.Seq, b.Attempts))
+	}
+	w, err := e.work(ctx, run)
+	if err != nil {
+		return e.failed(ctx, run, err, last)
+	}
+	o := w.options()
+	batch, err := o.FromLedger(run.ID, lb)
+	if err != nil {
+		return e.failed(ctx, run, &dispatch.StopError{Why: "sealed_otherwise", Err: err}, last)
+	}
+	done, err := w.executor(nil).Execute(ctx, batch)
+	if err != nil && last && ctx.Err() == nil && !errors.As(err, new(*dispatch.StopError)) {
+		done, err = w.giveUp(ctx, batch, err)
+	}
+	if err != nil {
+		return e.failed(ctx, run, err, last)
+	}
+	s := done.Settlement
+	s.Batch, s.Attempts = batch.Key, int64(attempt)
+	s.DeferredKeys = o.Seal(run.ID, done.Deferred)
+	// What was done is recorded also when we were told to stop: the rows are gone.
+	settled, err := e.l.Settle(context.WithoutCancel(ctx), run.ID, s)
+	if errors.Is(err, ledger.ErrSettledDifferently) && run.Mode == string(policy.Shadow) {
+		return nil // a shadow batch leaves no receipt: another process looked at another moment, and was first
+	}
+	if err == nil {
+		e.c.log.DebugContext(ctx, "batch_settled", "run", run.ID, "policy", run.Policy, "stage", run.Stage, "as_of", run.AsOf, "cutoff", run.Cutoff,
+			"batch", s.Batch.String(), "planned", s.Planned, "outcomes", map[string]int64(s.Outcomes), "deferred", s.Deferred, "took", s.Duration,
+			"settled", settled.BatchesSettled)
+	}
+	return err
+}
+
+// failed ends the run when the error says that it cannot go on, or when the batch had its last attempt.
+func (e *engine) failed(ctx context.Context, run ledger.Run, err error, last bool) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	why := ""
+	switch stop := (*dispatch.StopError)(nil); {
+	case errors.As(err, &stop):
+		why = stop.Why
+	case KindOf(err) == KindRefused, KindOf(err) == KindConfig:
+		why = "refused"
+	case last:
+		why = "batch_failed"
+	default:
+		e.metrics.BatchRetried()
+		e.c.log.WarnContext(ctx, "batch_retried", "run", run.ID, "policy", run.Policy, "err", err)
+		return err
+	}
+	e.forget(run.ID)
+	return e.fail(ctx, run, why, err)
+}
+
+// fail ends a run as failed.
+func (e *engine) fail(ctx context.Context, run ledger.Run, why string, cause error) error {
+	ended, err := e.l.End(context.WithoutCancel(ctx), run.ID, ledger.Failed, why, cause.Error())
+	if err == nil && ended.WhyEnded == why {
+		e.c.event(ctx, "run_failed", ended)
+	}
+	return err
+}
+
+// giveUp records each row of a batch that failed for good, so that nothing does it later and the run says so.
+func (w *work) giveUp(ctx context.Context, b dispatch.Batch, cause error) (dispatch.Done, error) {
+	return w.executor(nil).giveUp(ctx, b, cause)
+}
+
+func (e executor) giveUp(ctx context.Context, b dispatch.Batch, cause error) (dispatch.Done, error) {
+	return done(e.w.GiveUp(ctx, asWork(b), cause))
+}
+
+// settled tells who waits for a batch that this process has settled some. It only makes waiting shorter: the ledger decides.
+type settled struct {
+	mu      sync.Mutex
+	waiting map[string]chan struct{} // by run; closed when something of it was settled
+}
+
+func newSettled() *settled { return &settled{waiting: map[string]chan struct{}{}} }
+
+// next is closed when a batch of the run is settled in this process from now on.
+func (s *settled) next(run string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[run] == nil {
+		s.waiting[run] = make(chan struct{})
+	}
+	return s.waiting[run]
+}
+
+func (s *settled) tell(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch := s.waiting[run]; ch != nil {
+		close(ch)
+		delete(s.waiting, run)
+	}
+}
+
+// lookEvery is how often a dispatcher asks the ledger for batches that other processes execute.
+const lookEvery = 250 * time.Millisecond
+
+// queued is the worker of a dispatcher that has a queue: it waits until somebody has done the batch.
+type queued struct {
+	e   *engine
+	run string
+}
+
+func (q queued) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
+	for {
+		wake := q.e.done.next(q.run)
+		s, ok, err := q.e.l.SettledBatch(ctx, q.run, b.Seq)
+		if err != nil {
+			return dispatch.Done{}, err
+		}
+		if ok {
+			return dispatch.Done{Settlement: s, Settled: true, TooLong: s.Planned == 0 && s.Deferred > 0, Took: s.Duration}, nil
+		}
+		run, err := q.e.l.Get(ctx, q.run)
+		if err != nil {
+			return dispatch.Done{}, err
+		}
+		if run.State.Ended() {
+			return dispatch.Done{}, &dispatch.EndedError{Run: run}
+		}
+		select {
+		case <-ctx.Done():
+			return dispatch.Done{}, ctx.Err()
+		case <-wake:
+		case <-time.After(lookEvery):
+		}
+	}
+}

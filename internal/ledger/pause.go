@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The actions of pauses in the audit log.
+const (
+	ActionPolicyPaused  = "policy_paused"
+	ActionPolicyResumed = "policy_resumed"
+)
+
+// Pause is a policy whose schedule is stopped: its occurrences are skipped until
+// it is resumed. It is no legal hold: a run that somebody asks for is made, and
+// a run under way goes on.
+type Pause struct {
+	Policy string
+	Since  time.Time
+	Actor  string
+	Reason string
+}
+
+// Pause stops a policy's schedule for every process on the ledger. A policy that
+// is paused already stays as it is, with its first actor and reason.
+func (l *Ledger) Pause(ctx context.Context, policy, actor, reason string) error {
+	if policy == "" {
+		return errors.New("pause: a policy is needed")
+	}
+	if actor == "" {
+		actor = l.actor
+	}
+	actor, reason = text(actor), text(reason)
+	err := l.tx(ctx, func(t *txn) error {
+		now, err := t.clock(ctx)
+		if err != nil {
+			return err
+		}
+		fresh, err := t.execOne(ctx, `INSERT INTO @pause (policy, since, actor, reason) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (policy) DO NOTHING`, policy, stamp(now), actor, reason)
+		if err != nil || !fresh {
+			return err
+		}
+		return t.audit(entry{actor: actor, action: ActionPolicyPaused, policy: policy, body: struct {
+			Reason string `json:"reason,omitempty"`
+		}{reason}})
+	})
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", policy, err)
+	}
+	return nil
+}
+
+// Resume lets a paused policy's schedule go on. One that is not paused is
+// ErrNotFound.
+func (l *Ledger) Resume(ctx context.Context, policy, actor string) error {
+	err := l.tx(ctx, func(t *txn) error {
+		var since time.Time
+		err := t.queryRow(ctx, `DELETE FROM @pause WHERE policy = $1 RETURNING since`, policy).Scan((*stamp)(&since))
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("%w: it is not paused", ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		return t.audit(entry{actor: text(actor), action: ActionPolicyResumed, policy: policy, body: struct {
+			Since time.Time `json:"paused_since"`
+		}{since}})
+	})
+	if err != nil {
+		return fmt.Errorf("resume %s: %w", policy, err)
+	}
+	return nil
+}
+
+// Pauses returns the paused policies by name.
+func (l *Ledger) Pauses(ctx context.Context) ([]Pause, error) {
+	rows, err := l.query(ctx, `SELECT policy, since, actor, reason FROM @pause ORDER BY policy`)
+	if err != nil {
+		return nil, fmt.Errorf("read the pauses: %w", err)
+	}
+	defer rows.Close()
+	var all []Pause
+	for rows.Next() {
+		var p Pause
+		if err := rows.Scan(&p.Policy, (*stamp)(&p.Since), &p.Actor, &p.Reason); err != nil {
+			return nil, fmt.Errorf("read the pauses: %w", err)
+		}
+		all = append(all, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the pauses: %w", err)
+	}
+	return all, nil
+}

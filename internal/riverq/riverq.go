@@ -1,0 +1,291 @@
+// Package riverq is the queue: it carries the names of batches from the
+// transaction that admitted them to a process that executes them, with River in
+// the ledger's own database. It owns River's tables and nothing else.
+//
+// Its one invariant: a batch that was inserted is handed to Execute again and
+// again, at least once each time it comes due, until Execute returns nil. No
+// attempt is the last because a process died in it, and no two attempts can be
+// told apart by the queue alone: that a batch counts once is for its receipt.
+//
+// A job holds a run's id, a number and the retry numbers of its policy. No key,
+// bound or error text goes into River's tables.
+package riverq
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
+	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// The queues. Work that nobody waits for never takes the slots of work that
+// somebody does.
+const (
+	Cleanup     = "cleanup"
+	Interactive = "interactive"
+)
+
+// Batch names a batch of a run, and says how often and when to try it.
+type Batch struct {
+	Run string
+	Seq int64
+	// Attempts are all the attempts, the first included. At least 1.
+	Attempts int
+	// The wait after attempt n is Backoff * Factor^(n-1), at most a day.
+	Backoff time.Duration
+	Factor  int
+	Queue   string // Cleanup or Interactive; "" is Cleanup
+}
+
+// Task names a piece of deferred work. Nothing inserts one yet; every process
+// knows the kind, because River's leader throws away stuck jobs of kinds that it
+// does not know.
+type Task struct {
+	ID string
+}
+
+// Options says whose queue to work, and with what.
+type Options struct {
+	// DB is where River's tables are; the client neither opens nor closes it.
+	DB     *sql.DB
+	SQLite bool
+	Schema string // of River's tables on PostgreSQL; "" on SQLite
+
+	// Workers is how many batches this process executes at once, Reserved how
+	// many of them only for Interactive. 1 <= Reserved < Workers. With Workers 0
+	// the client only inserts and cannot be started.
+	Workers, Reserved int
+
+	// Execute executes a batch. Attempts count from 1; last says that the policy
+	// allows no more. nil ends the job, whatever became of the batch; an error
+	// brings it back. An attempt above b.Attempts must execute nothing: the
+	// earlier ones were used up without an answer, by processes that died or
+	// could not write, and what is left to do is to say so in the ledger.
+	//
+	// When ctx is cancelled the process is stopping: return soon. That attempt
+	// does not count, and the batch comes back at once.
+	Execute func(ctx context.Context, b Batch, attempt int, last bool) error
+
+	// Task does deferred work. nil: another process will.
+	Task func(ctx context.Context, t Task) error
+
+	Logger       *slog.Logger  // default: none
+	PollInterval time.Duration // how often each queue is looked at; default 50 ms
+	JobTimeout   time.Duration // of one attempt; default 30 min
+	// Beat is how often the process says that it lives. One that has said
+	// nothing for six beats is dead: others take its jobs. Default 5 s.
+	Beat time.Duration
+	// ID names this process where River says who took a job. A random part is
+	// appended, because two processes that share a name would vouch for each
+	// other's life. At most 60 characters.
+	ID string
+}
+
+// ErrNotMigrated means that River's tables are missing or old: see Migrate.
+var ErrNotMigrated = errors.New("the queue's tables are missing or old")
+
+const (
+	defaultPoll    = 50 * time.Millisecond
+	defaultTimeout = 30 * time.Minute
+	defaultBeat    = 5 * time.Second
+	deadBeats      = 6
+
+	// rescueMargin is how much longer than its timeout an attempt may run
+	// before River takes its job away. It is for a worker that hangs in a living
+	// process; the jobs of dead ones come back by the beat.
+	rescueMargin = 5 * time.Minute
+	cooldown     = 10 * time.Millisecond // between two looks at a queue, when jobs wait
+	keepDone     = time.Hour
+	hardStop     = 10 * time.Second // for what was cancelled to return
+	maxID        = 60
+)
+
+// Client works the queues. Safe for concurrent use.
+type Client struct {
+	o     Options
+	id    string
+	log   *slog.Logger
+	river *river.Client[*sql.Tx]
+	pulse *pulse
+
+	mu       sync.Mutex
+	started  bool
+	stopBeat func() // nil before Start
+}
+
+// New returns a client that works nothing yet. It does not touch the database.
+func New(o Options) (*Client, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.PollInterval = positive(o.PollInterval, defaultPoll)
+	o.JobTimeout = positive(o.JobTimeout, defaultTimeout) // an endless attempt is never rescued
+	o.Beat = positive(o.Beat, defaultBeat)
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	c := &Client{o: o, id: o.ID + "-" + strings.ToLower(rand.Text()[:12]), log: o.Logger, pulse: newPulse(o)}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &batchWorker{c: c})
+	river.AddWorker(workers, &taskWorker{c: c})
+	cfg := &river.Config{
+		ID:                          c.id,
+		Schema:                      o.Schema,
+		Workers:                     workers,
+		Logger:                      slog.New(atLeastWarn{o.Logger.Handler()}),
+		Hooks:                       []rivertype.Hook{c.pulse},
+		FetchPollInterval:           o.PollInterval,
+		FetchCooldown:               min(cooldown, o.PollInterval),
+		FetchOnlyKnownKinds:         true, // a newer process's jobs wait for it
+		PollOnly:                    true, // LISTEN looks healthy behind a pooler and is not
+		JobTimeout:                  o.JobTimeout,
+		RescueStuckJobsAfter:        o.JobTimeout + rescueMargin,
+		CompletedJobRetentionPeriod: keepDone,
+		ReindexerIndexNames:         []string{}, // REINDEX is the owner's business, and our role may not be it
+	}
+	if o.Workers > 0 {
+		cfg.Queues = map[string]river.QueueConfig{
+			Cleanup:     {MaxWorkers: o.Workers - o.Reserved},
+			Interactive: {MaxWorkers: o.Reserved},
+		}
+	}
+	var err error
+	if o.SQLite {
+		c.river, err = river.NewClient(riversqlite.New(o.DB), cfg)
+	} else {
+		c.river, err = river.NewClient(riverdatabasesql.New(o.DB), cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	return c, nil
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.DB == nil:
+		return errors.New("no database")
+	case len(o.ID) > maxID:
+		return fmt.Errorf("an id of %d characters, at most %d", len(o.ID), maxID)
+	case o.Workers == 0 && o.Reserved == 0:
+		return nil // only inserts
+	case o.Reserved < 1 || o.Reserved >= o.Workers:
+		return fmt.Errorf("%d workers, %d of them reserved: each queue needs at least one", o.Workers, o.Reserved)
+	case o.Execute == nil:
+		return errors.New("workers and nothing to execute")
+	}
+	return nil
+}
+
+func positive(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// Start begins to fetch and execute. ctx bounds the start only: it is Stop that
+// stops. ErrNotMigrated without Migrate. A client starts once.
+func (c *Client) Start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.started:
+		return errors.New("start the queue: it was started before")
+	case c.o.Workers == 0:
+		return errors.New("start the queue: this client only inserts")
+	}
+	if err := migrated(ctx, c.o.DB, c.o.SQLite, c.o.Schema); err != nil {
+		return fmt.Errorf("start the queue: %w", err)
+	}
+	// The first sign of life comes before the first job.
+	if err := c.beat(ctx); err != nil {
+		return fmt.Errorf("start the queue: %w", err)
+	}
+	// A cancelled ctx would end the attempts, and they would count.
+	background := context.WithoutCancel(ctx)
+	if err := c.river.Start(background); err != nil {
+		return fmt.Errorf("start the queue: %w", err)
+	}
+	c.started = true
+	c.pulse.start()
+	c.stopBeat = c.keepBeating(background)
+	return nil
+}
+
+// Stop fetches no more and waits for what is executing. When ctx ends first, it
+// cancels what still executes and waits a little longer. Idempotent. A nil error
+// means that nothing executes any more; after any other, the process had better
+// end, and what it still held comes back when it has been silent for a while.
+func (c *Client) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopBeat == nil {
+		return nil
+	}
+	c.pulse.stop()
+	err := c.river.Stop(ctx)
+	if err != nil {
+		hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), hardStop)
+		defer cancel()
+		err = c.river.StopAndCancel(hard)
+	}
+	// It beat until here: what executes during a long stop is not dead.
+	c.stopBeat()
+	c.stopBeat = nil
+	if err != nil {
+		return fmt.Errorf("stop the queue: something does not return: %w", err)
+	}
+	return nil
+}
+
+// InsertTx puts batches into their queues when tx commits, which is a
+// transaction on the client's own database. A batch that is in a queue already,
+// or executing, stays as it is: so whoever takes a run over may insert all its
+// unsettled batches.
+func (c *Client) InsertTx(ctx context.Context, tx *sql.Tx, batches []Batch) error {
+	if len(batches) == 0 {
+		return nil
+	}
+	params := make([]river.InsertManyParams, len(batches))
+	for i, b := range batches {
+		if err := b.check(); err != nil {
+			return fmt.Errorf("enqueue batch %d of run %s: %w", b.Seq, b.Run, err)
+		}
+		params[i] = river.InsertManyParams{Args: batchArgs{Run: b.Run, Seq: b.Seq, Attempts: b.Attempts, Backoff: b.Backoff, Factor: b.Factor},
+			InsertOpts: &river.InsertOpts{Queue: b.queue()}}
+	}
+	if _, err := c.river.InsertManyTx(ctx, tx, params); err != nil {
+		return fmt.Errorf("enqueue %d batches of run %s: %w", len(batches), batches[0].Run, err)
+	}
+	return nil
+}
+
+func (b *Batch) queue() string {
+	if b.Queue == "" {
+		return Cleanup
+	}
+	return b.Queue
+}
+
+func (b *Batch) check() error {
+	switch {
+	case b.Run == "" || b.Seq < 1:
+		return errors.New("it has no name")
+	case b.Attempts < 1 || b.Backoff < 0 || b.Factor < 1:
+		return fmt.Errorf("%d attempts, backoff %s, factor %d", b.Attempts, b.Backoff, b.Factor)
+	case b.queue() != Cleanup && b.queue() != Interactive:
+		return fmt.Errorf("no queue %q", b.Queue)
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package curfew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"curfew.dev/curfew/internal/alert"
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/web"
+)
+
+// ServeOptions say how to serve.
+type ServeOptions struct {
+	Listen      string // address of the HTTP interface; default DefaultListen. Workers alone have none
+	WorkersOnly bool   // execute batches; leave schedules, runs and HTTP to other processes
+
+	// Stop, when it is closed, ends the service: batches in hand are finished within StopWithin, everything else is left
+	// where the ledger has it. That is no failure. Cancelling the context ends it at once.
+	Stop <-chan struct{}
+	// Reload makes the service read the policy file again, for each value received. A file that cannot be read is logged, and
+	// the one before stays in force.
+	Reload <-chan struct{}
+	// Listening, when set, is called with the address once requests are answered, and with "" when workers alone are ready.
+	Listening func(addr string)
+}
+
+// DefaultListen is where the HTTP interface is, unless said otherwise: on this machine only.
+const DefaultListen = "127.0.0.1:8421"
+
+// Serve opens the policy file and keeps its schedules until it is told to stop. Any number of processes may serve one ledger.
+func Serve(ctx context.Context, opts Options, so ServeOptions) error {
+	s := &service{so: so, metrics: web.NewMetrics()}
+	c, err := Open(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if s.l, err = ledger.Open(ctx, c.ledgerOptions()); err != nil {
+		return errors.Join(ledgerError(err), c.Close())
+	}
+	defer s.l.Close()
+	e, err := s.open(ctx, c)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	s.current.Store(e)
+	stopHTTP := func() {}
+	if !so.WorkersOnly {
+		if stopHTTP, err = s.listen(ctx, e); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	} else if so.Listening != nil {
+		so.Listening("")
+	}
+	defer stopHTTP()
+	for {
+		next, err := s.generation(ctx, opts, e)
+		if err != nil || next == nil {
+			return err
+		}
+		e = next
+	}
+}
+
+// service is what outlives a reload: the address it listens on, its counters, and the ledger that answers come from.
+type service struct {
+	l       *ledger.Ledger
+	so      ServeOptions
+	metrics *web.Metrics
+	current atomic.Pointer[engine]
+}
+
+func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
+	if _, err := c.schedules(); err != nil {
+		return nil, err
+	}
+	return newEngine(ctx, c, s.metrics)
+}
+
+// generation serves under one policy file until the service stops (nil) or another file takes its place (its engine).
+func (s *service) generation(ctx context.Context, opts Options, e *engine) (*engine, error) {
+	alerts, err := e.alerts()
+	if err != nil {
+		return nil, err
+	}
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		done <- e.run(run, s.so.WorkersOnly, func(ctx context.Context) {
+			if !s.so.WorkersOnly {
+				e.loops.Go(ctx, "lag", e.watchLag)
+				e.loops.Go(ctx, "alerts", watchAlerts(alerts))
+			}
+		})
+	}()
+	for {
+		var next *engine
+		select {
+		case err := <-done: // it could not begin, or ctx is done
+			return nil, errors.Join(err, e.c.Close())
+		case <-s.so.Stop:
+			e.c.log.InfoContext(ctx, "stopping", "within", StopWithin)
+		case <-s.so.Reload:
+			if next = s.reload(ctx, opts, e); next == nil {
+				continue
+			}
+			s.current.Store(next)
+		}
+		stop()
+		err := errors.Join(<-done, e.c.Close())
+		return next, err
+	}
+}
+
+// reload reads the policy file again and ends what left it. Nil when the file that is in force stays so.
+func (s *service) reload(ctx context.Context, opts Options, old *engine) *engine {
+	c, err := Open(ctx, opts)
+	if err == nil {
+		var e *engine
+		if c.file.Ledger != old.c.file.Ledger {
+			err = fail(KindRefused, "restart the service for another ledger", "the file names another ledger")
+		} else if e, err = s.open(ctx, c); err == nil {
+			if err = e.replace(ctx, old); err == nil {
+				c.log.InfoContext(ctx, "reloaded", "policies", len(c.file.Policies))
+				return e
+			}
+		}
+		err = errors.Join(err, c.Close())
+	}
+	old.c.log.ErrorContext(ctx, "reload_refused", "err", err, "hint", "the policy file of before stays in force")
+	return nil
+}
+
+// listen answers requests until the function that it returns is called.
+func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error) {
+	addr := s.so.Listen
+	if addr == "" {
+		addr = DefaultListen
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, &Error{Kind: KindRefused, Err: fmt.Errorf("listen on %s: %w", addr, err), Hint: "is another curfew serving there? --listen names another address"}
+	}
+	h, err := web.New(web.Options{Ledger: s.l, Engine: front{s.current.Load}, Problem: problem, Metrics: s.metrics, Logger: e.c.log})
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	server := web.Server(h, e.c.log)
+	go func() {
+		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			e.c.log.ErrorContext(ctx, "http_ended", "err", err)
+		}
+	}()
+	e.c.log.InfoContext(ctx, "listening", "address", ln.Addr().String())
+	if s.so.Listening != nil {
+		s.so.Listening(ln.Addr().String())
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			server.Close()
+		}
+	}, nil
+}
+
+// alerts is the loop that tells people, as the policy file wants it.
+func (e *engine) alerts() (*alert.Loop, error) {
+	o := alert.Options{Ledger: e.l, Logger: e.c.log, Lag: func(name string) time.Duration {
+		p, err := e.c.file.Policy(name)
+		if err != nil {
+			return 0
+		}
+		return p.Limits.RetentionLag
+	}}
+	if w := e.c.file.Alerts.Webhook; w != nil {
+		o.WebhookURL, o.WebhookSecret = w.URL, w.Secret
+	}
+	if p := e.c.file.Alerts.Ping; p != nil {
+		o.PingURL = p.URL
+	}
+	l, err := alert.New(o)
+	if err != nil {
+		return nil, &Error{Kind: KindConfig, Err: err}
+	}
+	return l, nil
+}
+
+// watchAlerts runs the loop, and makes the service not ready when it does not get through.
+func watchAlerts(l *alert.Loop) func(context.Context, func()) error {
+	return func(ctx context.Context, beat func()) error {
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		every := time.NewTicker(time.Second)
+		defer every.Stop()
+		for {
+			select {
+			case err := <-ended:
+				return err
+			case <-every.C:
+			}
+			if l.Alive() == nil {
+				beat()
+			}
+		}
+	}
+}
+
+// replace ends what left the policy file, before the engine of the new one takes over: a policy that is gone has its open runs
+// cancelled and its schedule ended.
+func (e *engine) replace(ctx context.Context, old *engine) error {
+	for _, p := range old.c.file.Policies {
+		if _, err := e.c.file.Policy(p.Name); err == nil {
+			continue
+		}
+		if err := e.retire(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package curfew
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/schedule"
+)
+
+const (
+	// silentFor is how long nobody may show a sign of life in an open run. A run whose process died is taken over within a
+	// minute where a process is left to do it.
+	silentFor = 15 * time.Minute
+	// pauseFor is how long a policy may be paused before somebody has probably forgotten it.
+	pauseFor = 7 * 24 * time.Hour
+	// skipsInARow is how many skipped occurrences are no coincidence.
+	skipsInARow = 3
+)
+
+// stageName names a stage of a policy.
+type stageName struct{ policy, stage string }
+
+// Status says how the named policies are, or all of the file: when each last did its work, when it is next due, and what is
+// wrong. It asks the ledger only, so that it answers while every process and every governed database is down; then the
+// schedules themselves tell which instants have passed unrecorded.
+func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatus, error) {
+	policies, err := c.policies(names)
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	statuses := []api.PolicyStatus{}
+	for _, p := range policies {
+		statuses = append(statuses, k.status(p))
+	}
+	return statuses, nil
+}
+
+// known is what the ledger has about policies and their runs.
+type known struct {
+	now       time.Time
+	schedules map[stageName]ledger.ScheduleState
+	health    map[stageName]ledger.StageHealth
+	shadowed  map[stageName]ledger.Run // of policies in shadow mode: the last run that succeeded
+	open      map[stageName]ledger.Run // the oldest open run, in whatever mode
+	pauses    map[string]api.Pause
+}
+
+func (c *Curfew) known(ctx context.Context) (known, error) {
+	var k known
+	var err error
+	if k.now, err = c.now(ctx); err != nil || c.noLedgerYet() {
+		return k, err
+	}
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return k, err
+	}
+	if k.schedules, err = c.scheduleStates(ctx, l); err != nil {
+		return k, err
+	}
+	health, err := l.LastRuns(ctx)
+	if err != nil {
+		return k, ledgerError(err)
+	}
+	k.health = map[stageName]ledger.StageHealth{}
+	for _, h := range health {
+		if h.Skips, err = skips(ctx, l, h); err != nil {
+			return k, err
+		}
+		k.health[stageName{h.Policy, h.Stage}] = h
+	}
+	open, err := l.OpenRuns(ctx)
+	if err != nil {
+		return k, ledgerError(err)
+	}
+	waiting, err := l.List(ctx, ledger.Filter{State: ledger.AwaitingApproval})
+	if err != nil {
+		return k, ledgerError(err)
+	}
+	k.open = map[stageName]ledger.Run{}
+	for _, r := range append(open, waiting...) {
+		if name := (stageName{r.Policy, r.Stage}); k.open[name].ID == "" {
+			k.open[name] = r
+		}
+	}
+	if k.shadowed, err = c.lastShadows(ctx, l); err != nil {
+		return k, err
+	}
+	k.pauses, err = c.pauses(ctx, l)
+	return k, err
+}
+
+// skips is how many of the last occurrences in a row were skipped, since a pause.
+func skips(ctx context.Context, l *ledger.Ledger, h ledger.StageHealth) (int64, error) {
+	if h.Skips < skipsInARow {
+		return h.Skips, nil
+	}
+	skipped, err := l.Occurrences(ctx, ledger.OccurrenceFilter{Policy: h.Policy, Stage: h.Stage, State: ledger.OccurrenceSkipped, Limit: int(min(h.Skips, 1000))})
+	if err != nil {
+		return 0, ledgerError(err)
+	}
+	for i, o := range skipped {
+		if o.Why == ledger.WhyPaused {
+			return int64(i), nil
+		}
+	}
+	return h.Skips, nil
+}
+
+// lastShadows are the last shadow runs that succeeded, of the policies that only have such.
+func (c *Curfew) lastShadows(ctx context.Context, l *ledger.Ledger) (map[stageName]ledger.Run, error) {
+	last := map[stageName]ledger.Run{}
+	for _, p := range c.file.Policies {
+		if p.Mode != policy.Shadow {
+			continue
+		}
+		runs, err := l.List(ctx, ledger.Filter{Policy: p.Name, State: ledger.Succeeded})
+		if err != nil {
+			return nil, ledgerError(err)
+		}
+		for _, r := range runs {
+			name := stageName{r.Policy, r.Stage}
+			if r.Mode == string(policy.Shadow) && r.AsOf.After(last[name].AsOf) {
+				last[name] = r
+			}
+		}
+	}
+	return last, nil
+}
+
+// scheduleStates says how far the schedules have been kept.
+func (c *Curfew) scheduleStates(ctx context.Context, l *ledger.Ledger) (map[stageName]ledger.ScheduleState, error) {
+	all, err := l.Schedules(ctx)
+	if err != nil {
+		return nil, ledgerError(err)
+	}
+	states := make(map[stageName]ledger.ScheduleState, len(all))
+	for _, s := range all {
+		states[stageName{s.Policy, s.Stage}] = s
+	}
+	return states, nil
+}
+
+// scheduleOf is the schedule of a policy, if it has one.
+func scheduleOf(p *policy.Policy) (schedule.Schedule, bool) {
+	if p.Schedule == nil {
+		return schedule.Schedule{}, false
+	}
+	cron, err := schedule.Parse(p.Schedule.Cron)
+	if err != nil { // the file's parser has accepted it
+		return schedule.Schedule{}, false
+	}
+	return schedule.Schedule{Cron: cron, Location: p.Location()}, true
+}
+
+// status is one policy's.
+func (k known) status(p *policy.Policy) api.PolicyStatus {
+	name := stageName{p.Name, ""}
+	health := k.health[name]
+	s := api.PolicyStatus{
+		Policy: p.Name, Mode: string(p.Mode), Schedule: scheduleInWords(p), OpenRun: k.open[name].ID,
+		Missed: health.Missed, Failed: health.Failed, Skipped: health.Skips, Expired: health.Expired,
+	}
+	ok := health.LastOK
+	if p.Mode == policy.Shadow {
+		ok = k.shadowed[name]
+	}
+	if ok.ID != "" {
+		s.LastOK, s.LastOKRun = orNil(ok.AsOf), ok.ID
+	}
+	if pause, paused := k.pauses[p.Name]; paused {
+		s.Paused, s.PausedSince = true, &pause.Since
+	}
+	state, seen := k.schedules[name]
+	var late []time.Time
+	if cron, scheduled := scheduleOf(p); scheduled {
+		if next, comes := cron.Next(k.now); comes {
+			s.NextDue = &next
+		}
+		if seen {
+			late = overdue(p, state.Cursor, k.now, maxUnrecorded)
+		}
+	}
+	if !s.Paused {
+		s.Missed += int64(len(late))
+	}
+	if seen && state.OldestAt != nil && !health.LastOK.EndedAt.After(*state.OldestAt) { // else a run has changed what there is
+		lag := int64(0)
+		if state.OldestDue != nil {
+			lag = int64(k.now.Sub(*state.OldestDue) / time.Second)
+		}
+		s.LagSeconds = &lag
+	}
+	var problems, hints []string
+	for _, a := range k.ailments(p, s, late) {
+		problems, hints = append(problems, a.problem), append(hints, a.hint)
+	}
+	s.Well, s.Problem, s.Hint = len(problems) == 0, strings.Join(problems, "; "), strings.Join(hints, "; ")
+	return s
+}
+
+// ailment is something that is wrong, and what to do about it.
+type ailment struct{ problem, hint string }
+
+// ailments is what is wrong with a policy, the cause before its effects.
+func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) []ailment {
+	var all []ailment
+	add := func(hint, problem string, args ...any) {
+		all = append(all, ailment{fmt.Sprintf(problem, args...), hint})
+	}
+	name := stageName{p.Name, s.Stage}
+	state, seen := k.schedules[name]
+	switch {
+	case p.Schedule != nil && !seen:
+		add("curfew serve keeps the schedules of the file", "no process has seen its schedule yet")
+	case len(late) > 0:
+		add("start curfew serve; if it runs, does it use this file and this ledger?",
+			"no process has ticked since %s, and %s passed", stampInWords(state.TickedAt), times(int64(len(late)), "scheduled instant"))
+	}
+	health := k.health[name]
+	if last := health.Last; last.Mode == s.Mode && last.State == ledger.Failed {
+		add("curfew show "+shortID(last.ID)+" has the details", "the last run failed: %s", why(last))
+	} else if s.Failed > 0 {
+		add("curfew gaps "+p.Name+" --each lists them", "%s failed since the last ok run", times(s.Failed, "occurrence"))
+	}
+	if missed := s.Missed - int64(len(late)); missed > 0 {
+		hint := "curfew gaps " + p.Name + " --each lists them; curfew run " + p.Name + " makes up for them now"
+		if p.Schedule != nil && p.Schedule.By == "external" {
+			hint = "curfew calls --policy " + p.Name + " shows which calls came; the caller is silent, or its token is refused"
+		}
+		add(hint, "%s missed since the last ok run", times(missed, "occurrence"))
+	}
+	if s.Expired > 0 {
+		add("curfew runs --policy "+p.Name+" shows them; are there too few workers, or is a database out of reach?", "%s expired, accepted and not begun in time", times(s.Expired, "occurrence"))
+	}
+	if s.Skipped >= skipsInARow && !s.Paused {
+		add("curfew runs --policy "+p.Name+" shows which run is in the way; run it more rarely, or let it do less", "%s skipped in a row", times(s.Skipped, "occurrence"))
+	}
+	if a, stuck := k.stuck(k.open[name]); stuck {
+		all = append(all, a)
+	}
+	if limit := p.Limits.RetentionLag; limit > 0 && s.LagSeconds != nil && p.Mode == policy.Enforce {
+		if lag := time.Duration(*s.LagSeconds) * time.Second; lag > limit {
+			add("curfew explain and curfew show say what keeps old rows; a run that is too slow may need more rows a batch, or a higher pace",
+				"its oldest due row is %s late, the limit is %s", span(lag.Round(time.Minute)), span(limit))
+		}
+	}
+	if pause, paused := k.pauses[p.Name]; paused && k.now.Sub(pause.Since) >= pauseFor {
+		add("curfew resume "+p.Name, "paused since %s by %s", stampInWords(pause.Since), pause.Actor)
+	}
+	return all
+}
+
+// stuck is what is wrong with an open run, if anything.
+func (k known) stuck(r ledger.Run) (ailment, bool) {
+	if r.ID == "" {
+		return ailment{}, false
+	}
+	if r.State == ledger.AwaitingApproval {
+		return ailment{"run " + shortID(r.ID) + " waits for approval", "curfew show " + shortID(r.ID) + " says why"}, true
+	}
+	alive := r.AcceptedAt
+	for _, t := range []time.Time{r.StartedAt, r.Heartbeat} {
+		if t.After(alive) {
+			alive = t
+		}
+	}
+	if k.now.Sub(alive) < silentFor {
+		return ailment{}, false
+	}
+	return ailment{
+		fmt.Sprintf("run %s is %s, and nobody has worked on it since %s", shortID(r.ID), r.State, stampInWords(alive)),
+		"curfew serve takes it over, curfew run " + r.Policy + " goes on with it by hand",
+	}, true
+}
+
+// why says why a run ended as it did.
+func why(r ledger.Run) string {
+	if r.Detail == "" {
+		return r.WhyEnded
+	}
+	return r.WhyEnded + ": " + r.Detail
+}
+
+// stampInWords is an instant to the second.
+func stampInWords(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// times writes "1 occurrence", "2 occurrences".
+func times(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

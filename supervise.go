@@ -1,0 +1,237 @@
+package curfew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/internal/dispatch"
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/policy"
+)
+
+// superviseEvery is how often the open runs are looked at, unless something wakes the supervisor.
+const superviseEvery = time.Second
+
+// nudge wakes the supervisor.
+func (e *engine) nudge() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// supervise sees to it that every open run has a process at work on it: it takes those that nobody has, and those whose process
+// gave no sign of life for long.
+func (e *engine) supervise(ctx context.Context, beat func()) error {
+	every := time.NewTicker(superviseEvery)
+	defer every.Stop()
+	for {
+		runs, err := e.l.OpenRuns(ctx)
+		if err != nil {
+			return err
+		}
+		now, err := e.l.Now(ctx)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			if run.Owner != "" && now.Sub(run.Heartbeat) < staleAfter || e.draining(run.ID) {
+				continue
+			}
+			if err := e.take(ctx, run); err != nil {
+				return err
+			}
+		}
+		beat()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		case <-e.kick:
+		}
+	}
+}
+
+func (e *engine) draining(run string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ok := e.drains[run]
+	return ok
+}
+
+// take claims a run and works on it until it ends, is lost to another process, or ctx is done.
+func (e *engine) take(ctx context.Context, run ledger.Run) error {
+	err := e.l.Claim(ctx, run.ID, e.owner, staleAfter)
+	if errors.As(err, new(*ledger.OwnedError)) || errors.Is(err, ledger.ErrRunEnded) {
+		return nil // another one was first
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	e.mu.Lock()
+	e.drains[run.ID] = cancel
+	e.mu.Unlock()
+	e.drain.Go(func() {
+		defer func() {
+			cancel()
+			e.mu.Lock()
+			delete(e.drains, run.ID)
+			e.mu.Unlock()
+			e.nudge() // another run may have waited for this one
+		}()
+		go func() {
+			if !e.c.heartbeat(ctx, e.l, run.ID, e.owner) {
+				e.c.log.WarnContext(ctx, "run_lost", "run", run.ID, "policy", run.Policy)
+				cancel()
+			}
+		}()
+		// A panic in one run must not take the others along; what the ledger has of it stays, and another try is made.
+		err := guarded(func() error { return e.see(ctx, run) })
+		if err != nil && ctx.Err() == nil {
+			e.c.log.ErrorContext(ctx, "run_dropped", "run", run.ID, "policy", run.Policy, "err", err)
+		}
+		e.release(context.WithoutCancel(ctx), run)
+	})
+	return nil
+}
+
+// release gives a run up that has not ended, so that any process may take it at once.
+func (e *engine) release(ctx context.Context, run ledger.Run) {
+	now, err := e.l.Get(ctx, run.ID)
+	if err != nil || now.State.Ended() || now.Owner != e.owner {
+		return
+	}
+	if _, err := e.l.Interrupt(ctx, run.ID, "its process was stopped"); err != nil && !errors.Is(err, ledger.ErrRunEnded) {
+		e.c.log.WarnContext(ctx, "run_not_released", "run", run.ID, "err", err)
+	}
+}
+
+// see works on a run until it ends. While a database is out of reach it tries again with the policy's patience.
+func (e *engine) see(ctx context.Context, run ledger.Run) error {
+	p, err := e.c.storedPolicy(ctx, e.l, run)
+	if err != nil {
+		return e.fail(ctx, run, "revision_unreadable", err)
+	}
+	wait := p.Retry.Backoff
+	for attempt := 1; ; attempt++ {
+		ready, err := e.mayStart(ctx, run, p)
+		if err == nil && ready {
+			run, err = e.drainQueued(ctx, run)
+		}
+		switch {
+		case ctx.Err() != nil || run.State.Ended():
+			return nil
+		case err == nil && !ready:
+			attempt = 0
+			if err := pause(ctx, superviseEvery); err != nil {
+				return nil
+			}
+			if run, err = e.l.Get(ctx, run.ID); err != nil {
+				return err
+			}
+			if run.State.Ended() {
+				return nil
+			}
+			continue
+		case err == nil:
+			return nil
+		}
+		if why := lasting(err); why != "" || attempt >= p.Retry.Attempts {
+			if why == "" {
+				why = "gave_up"
+			}
+			return e.fail(ctx, run, why, err)
+		}
+		e.c.log.WarnContext(ctx, "run_retried", "run", run.ID, "policy", run.Policy, "attempt", attempt, "wait", wait, "err", err)
+		if pause(ctx, wait) != nil {
+			return nil
+		}
+		wait *= time.Duration(p.Retry.Factor)
+	}
+}
+
+// lasting is why a run cannot go on after an error that another try would meet again; "" for one that may pass.
+func lasting(err error) string {
+	switch KindOf(err) {
+	case KindRefused, KindConfig, KindNotFound, KindUsage:
+		return "refused"
+	}
+	return ""
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// mayStart reports whether the run that this one comes after is done. When that one did not succeed, this one is skipped.
+func (e *engine) mayStart(ctx context.Context, run ledger.Run, p *policy.Policy) (bool, error) {
+	if p.After == "" || run.State != ledger.Accepted || run.Cause != "schedule" && run.Cause != "catch_up" {
+		return true, nil
+	}
+	before, err := e.l.Get(ctx, ledger.RunID(p.After, "", run.Mode, ledger.IdentityAsOf(run.AsOf)))
+	switch {
+	case errors.Is(err, ledger.ErrNotFound) || err == nil && !before.State.Ended():
+		return false, nil // it may still come; once it is too late to start, this run expires
+	case err != nil:
+		return false, err
+	case before.State == ledger.Succeeded:
+		return true, nil
+	}
+	_, err = e.l.End(ctx, run.ID, ledger.Skipped, "after_"+string(before.State), fmt.Sprintf("%s, which it comes after, ended as %s", p.After, before.State))
+	return false, err
+}
+
+// drainQueued pages the run and sees its batches through the queue.
+func (e *engine) drainQueued(ctx context.Context, run ledger.Run) (ledger.Run, error) {
+	w, err := e.c.bind(ctx, e.l, run)
+	if err != nil {
+		return run, err
+	}
+	if err := w.start(ctx); err != nil || w.run.State.Ended() {
+		return w.run, err
+	}
+	o := w.options()
+	o.Worker, o.Enqueue = queued{e, run.ID}, e.enqueue(w)
+	ran, err := dispatch.Drain(ctx, run.ID, o)
+	if ran.ID == "" {
+		ran = w.run
+	}
+	if ran.State.Ended() {
+		if ran.State == ledger.Succeeded {
+			e.c.event(ctx, "run_ended", ran)
+			e.c.tidy(ctx, e.l, ran)
+		}
+		return ran, nil
+	}
+	return ran, err
+}
+
+// retire ends what a policy that left the file has under way.
+func (e *engine) retire(ctx context.Context, name string) error {
+	runs, err := e.l.OpenRuns(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if run.Policy != name {
+			continue
+		}
+		ended, err := e.l.End(ctx, run.ID, ledger.Cancelled, "policy_gone", "the policy left the file")
+		if err != nil {
+			return err
+		}
+		e.c.event(ctx, "run_ended", ended)
+	}
+	return e.l.Unschedule(ctx, name, "")
+}
