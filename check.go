@@ -163,6 +163,10 @@ func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Polic
 		good := api.Finding{Level: api.LevelGood, Code: "ready", Message: ready(p, table)}
 		findings = append([]api.Finding{wire(good)}, findings...)
 	}
+	if now, err := c.now(ctx); err == nil && p.Schedule != nil {
+		findings = append(findings, wire(api.Finding{Level: api.LevelInfo, Code: "schedule",
+			Message: scheduleInWords(p) + "; next " + instantsInWords(p, nextInstants(p, now))}))
+	}
 	return findings
 }
 

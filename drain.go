@@ -252,7 +252,7 @@ func (p pager) Page(ctx context.Context, cursor []byte, rows int) (dispatch.Page
 	return out, nil
 }
 
-func (p pager) Split(handedOn []byte, rows int) ([]dispatch.Batch, error) {
+func (p pager) Split(_ context.Context, handedOn []byte, rows int) ([]dispatch.Batch, error) {
 	parts, err := target.Split(handedOn, rows)
 	var out []dispatch.Batch
 	for _, b := range parts {

@@ -90,7 +90,7 @@ func (c *Curfew) addUnrecorded(ctx context.Context, l *ledger.Ledger, months []a
 			continue
 		}
 		_, paused := pauses[p.Name]
-		for _, at := range overdue(p, state.Cursor, now, maxUnrecorded) {
+		for _, at := range overdue(p, state, now, maxUnrecorded) {
 			if at.Before(f.From) {
 				continue
 			}
@@ -114,19 +114,14 @@ func (c *Curfew) addUnrecorded(ctx context.Context, l *ledger.Ledger, months []a
 // months.
 const maxUnrecorded = 100_000
 
-// overdue are the instants after the schedule's cursor that are too late to be kept: at most limit, the oldest first.
-func overdue(p *policy.Policy, cursor, now time.Time, limit int) []time.Time {
-	s, ok := scheduleOf(p)
-	if !ok {
+// overdue are the instants after the schedule's cursor that are too late to be kept: at most limit, the oldest first. They are
+// those of the schedule that was kept last, whatever the file says by now: as such the next process records them.
+func overdue(p *policy.Policy, state ledger.ScheduleState, now time.Time, limit int) []time.Time {
+	instants := enumerate(state.Expr)
+	if p.Schedule == nil || instants == nil {
 		return nil
 	}
-	var late []time.Time
-	for at := range s.Between(cursor, now.Add(-lateness(p))) {
-		if late = append(late, at); len(late) == limit {
-			break
-		}
-	}
-	return late
+	return instants(state.Cursor, now.Add(-lateness(p)), limit)
 }
 
 // lateness is how long after its instant a run may begin, or a call may come.

@@ -74,6 +74,9 @@ func load(path string) (*policy.File, error) {
 	if err != nil {
 		return nil, &Error{Kind: KindConfig, Hint: "nothing was done; correct the file and run curfew check", Err: err}
 	}
+	if err := file.ApplyEnv(os.LookupEnv, ""); err != nil {
+		return nil, &Error{Kind: KindConfig, Hint: "nothing was done; correct the environment, or the file", Err: err}
+	}
 	return file, nil
 }
 

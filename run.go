@@ -125,9 +125,6 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 		}
 	}
 	if err != nil {
-		if err := c.notPaused(ctx, l, p.Name); err != nil {
-			return ledger.Run{}, err
-		}
 		if _, _, err := c.prepare(ctx, l, p); err != nil {
 			return ledger.Run{}, err
 		}

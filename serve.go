@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,15 +49,15 @@ func Serve(ctx context.Context, opts Options, so ServeOptions) error {
 		return errors.Join(err, c.Close())
 	}
 	s.current.Store(e)
-	stopHTTP := func() {}
+	s.stop = func() {}
 	if !so.WorkersOnly {
-		if stopHTTP, err = s.listen(ctx, e); err != nil {
+		if s.stop, err = s.listen(ctx, e); err != nil {
 			return errors.Join(err, c.Close())
 		}
 	} else if so.Listening != nil {
 		so.Listening("")
 	}
-	defer stopHTTP()
+	defer s.stop()
 	for {
 		next, err := s.generation(ctx, opts, e)
 		if err != nil || next == nil {
@@ -69,6 +70,7 @@ func Serve(ctx context.Context, opts Options, so ServeOptions) error {
 // service is what outlives a reload: the address it listens on, its counters, and the ledger that answers come from.
 type service struct {
 	l       *ledger.Ledger
+	stop    func() // answers no more requests
 	so      ServeOptions
 	metrics *web.Metrics
 	current atomic.Pointer[engine]
@@ -78,7 +80,17 @@ func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
 	if _, err := c.schedules(); err != nil {
 		return nil, err
 	}
-	return newEngine(ctx, c, s.metrics)
+	e, err := newEngine(ctx, c, s.metrics)
+	if err != nil || s.so.WorkersOnly {
+		return e, err
+	}
+	for _, p := range c.file.Policies { // a text that changed is told, whenever it runs next
+		id, body := p.Revision()
+		if err := e.l.PutInForce(ctx, p.Name, id, body); err != nil {
+			return nil, errors.Join(ledgerError(err), e.qdb.Close())
+		}
+	}
+	return e, nil
 }
 
 // generation serves under one policy file until the service stops (nil) or another file takes its place (its engine).
@@ -105,6 +117,7 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 			return nil, errors.Join(err, e.c.Close())
 		case <-s.so.Stop:
 			e.c.log.InfoContext(ctx, "stopping", "within", StopWithin)
+			s.stop()
 		case <-s.so.Reload:
 			if next = s.reload(ctx, opts, e); next == nil {
 				continue
@@ -160,13 +173,13 @@ func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error
 	if s.so.Listening != nil {
 		s.so.Listening(ln.Addr().String())
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			server.Close()
 		}
-	}, nil
+	}), nil
 }
 
 // alerts is the loop that tells people, as the policy file wants it.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,10 +41,12 @@ type daemon struct {
 	clock *fakeClock
 	logs  *lockedBuffer
 	file  string // the policies
+	led   string // the ledger
 
-	stop chan struct{}
-	done chan error
-	addr string
+	reload chan struct{}
+	stop   chan struct{}
+	done   chan error
+	addr   string
 }
 
 type lockedBuffer struct {
@@ -65,7 +68,12 @@ func (l *lockedBuffer) String() string {
 
 func newDaemon(t *testing.T, at time.Time, policies string) *daemon {
 	t.Helper()
-	d := &daemon{T: t, dir: t.TempDir(), clock: clockAt(at), logs: &lockedBuffer{}}
+	return newDaemonOn(t, "sqlite:curfew.db", at, policies)
+}
+
+func newDaemonOn(t *testing.T, ledger string, at time.Time, policies string) *daemon {
+	t.Helper()
+	d := &daemon{T: t, dir: t.TempDir(), led: ledger, clock: clockAt(at), logs: &lockedBuffer{}}
 	d.app("CREATE TABLE session (id INTEGER PRIMARY KEY, expires INTEGER NOT NULL)")
 	d.file = policies
 	c := d.open()
@@ -113,7 +121,7 @@ func (d *daemon) sessions(n int, at time.Time) {
 }
 
 func (d *daemon) options() Options {
-	file, err := policy.Parse([]byte("version: 1\ndatabases: {app: {url: \"sqlite:app.db\"}}\npolicies:\n"+d.file), policy.Options{Path: filepath.Join(d.dir, "curfew.yaml")})
+	file, err := policy.Parse([]byte("version: 1\nledger: "+d.led+"\ndatabases: {app: {url: \"sqlite:app.db\"}}\npolicies:\n"+d.file), policy.Options{Path: filepath.Join(d.dir, "curfew.yaml")})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -133,11 +141,14 @@ func (d *daemon) open() *Curfew {
 // start serves until halt.
 func (d *daemon) start() {
 	d.Helper()
-	d.stop, d.done = make(chan struct{}), make(chan error, 1)
+	d.stop, d.reload, d.done = make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	addr := make(chan string, 1)
 	opts := d.options()
+	if path := filepath.Join(d.dir, "curfew.yaml"); exists(path) {
+		opts.Config, opts.ConfigPath = nil, path
+	}
 	go func() {
-		d.done <- Serve(context.WithoutCancel(d.Context()), opts, ServeOptions{Listen: "127.0.0.1:0", Stop: d.stop, Listening: func(a string) { addr <- a }})
+		d.done <- Serve(context.WithoutCancel(d.Context()), opts, ServeOptions{Listen: "127.0.0.1:0", Stop: d.stop, Reload: d.reload, Listening: func(a string) { addr <- a }})
 	}()
 	select {
 	case d.addr = <-addr:
@@ -145,6 +156,11 @@ func (d *daemon) start() {
 		d.Fatalf("serve: %v\n%s", err, d.logs)
 	}
 	d.Cleanup(d.halt)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (d *daemon) halt() {
@@ -225,26 +241,39 @@ var night = time.Date(2026, 7, 1, 1, 59, 50, 0, time.UTC)
 
 // At its time the schedule becomes a run, whose batches go through the queue; its rows are gone and the occurrence is ok.
 func TestServeKeepsASchedule(t *testing.T) {
-	d := newDaemon(t, night, nightly)
-	d.sessions(950, night.Add(-time.Hour))
-	d.sessions(50, night.Add(time.Hour))
-	d.start()
-	c := d.open()
-	d.eventually("the schedule is seen", func() bool { s, err := mustLedger(d, c).Schedules(t.Context()); return err == nil && len(s) == 1 })
-	d.clock.set(night.Add(11 * time.Second))
-	d.eventually("the occurrence ends", func() bool { return d.states(c)["ok"] == 1 })
-	runs, err := c.Runs(t.Context(), RunFilter{})
-	if err != nil || len(runs) != 1 {
-		t.Fatalf("%d runs, %v", len(runs), err)
+	for name, ledger := range map[string]string{"a file of its own": "sqlite:curfew.db", "the application's file": "sqlite:app.db"} {
+		t.Run(name, func(t *testing.T) {
+			d := newDaemonOn(t, ledger, night, nightly)
+			d.sessions(950, night.Add(-time.Hour))
+			d.sessions(50, night.Add(time.Hour))
+			d.start()
+			c := d.open()
+			d.seen(c)
+			d.clock.set(night.Add(11 * time.Second))
+			d.eventually("the occurrence ends", func() bool { return d.states(c)["ok"] == 1 })
+			runs, err := c.Runs(t.Context(), RunFilter{})
+			if err != nil || len(runs) != 1 {
+				t.Fatalf("%d runs, %v", len(runs), err)
+			}
+			r := runs[0]
+			if r.Cause != "schedule" || r.State != api.StateSucceeded || !r.AsOf.Equal(night.Add(10*time.Second)) || r.Outcomes["deleted"] != 950 || r.Batches.Total < 9 || d.rows() != 50 {
+				t.Errorf("%d rows left, run %+v", d.rows(), r)
+			}
+			d.halt()
+			if s := d.logs.String(); strings.Contains(s, "level=ERROR") || strings.Contains(s, "level=WARN") {
+				t.Errorf("complaints:\n%s", s)
+			}
+		})
 	}
-	r := runs[0]
-	if r.Cause != "schedule" || r.State != api.StateSucceeded || !r.AsOf.Equal(night.Add(10*time.Second)) || r.Outcomes["deleted"] != 950 || r.Batches.Total < 9 || d.rows() != 50 {
-		t.Errorf("%d rows left, run %+v", d.rows(), r)
-	}
-	d.halt()
-	if s := d.logs.String(); strings.Contains(s, "level=ERROR") || strings.Contains(s, "level=WARN") {
-		t.Errorf("complaints:\n%s", s)
-	}
+}
+
+// seen waits until the service has seen the schedule, which has no past from then on.
+func (d *daemon) seen(c *Curfew) {
+	d.Helper()
+	d.eventually("the schedule is seen", func() bool {
+		s, err := mustLedger(d, c).Schedules(d.Context())
+		return err == nil && len(s) == 1
+	})
 }
 
 func mustLedger(d *daemon, c *Curfew) *ledger.Ledger {
@@ -261,7 +290,7 @@ func TestServeAfterThreeNights(t *testing.T) {
 	d := newDaemon(t, night, nightly)
 	d.start()
 	c := d.open()
-	d.eventually("the schedule is seen", func() bool { s, err := mustLedger(d, c).Schedules(t.Context()); return err == nil && len(s) == 1 })
+	d.seen(c)
 	d.halt()
 	d.sessions(10, night.Add(60*time.Hour))
 	d.clock.set(night.AddDate(0, 0, 2).Add(8 * time.Hour)) // ten in the morning after the third night
@@ -327,6 +356,50 @@ func TestTriggerIsOneRun(t *testing.T) {
 	}
 	if s := d.logs.String(); strings.Contains(s, token) {
 		t.Error("the token is in the log")
+	}
+}
+
+// A reload puts another text in force, says so, and ends what left the file; a file that is wrong changes nothing.
+func TestServeReloads(t *testing.T) {
+	d := newDaemon(t, night, nightly+strings.Replace(nightly, "sessions:", "going:", 1))
+	path := filepath.Join(d.dir, "curfew.yaml")
+	file := func(policies string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("version: 1\nledger: sqlite:curfew.db\ndatabases: {app: {url: \"sqlite:app.db\"}}\npolicies:\n"+policies), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file(d.file)
+	d.start()
+	c := d.open()
+	d.eventually("both schedules are seen", func() bool { s, err := mustLedger(d, c).Schedules(t.Context()); return err == nil && len(s) == 2 })
+	file("  sessions: {keep: nonsense}\n")
+	d.reload <- struct{}{}
+	d.eventually("the wrong file is refused", func() bool { return strings.Contains(d.logs.String(), "reload_refused") })
+	file(strings.Replace(nightly, "0 2 * * *", "0 3 * * *", 1))
+	d.reload <- struct{}{}
+	d.eventually("the new file is in force", func() bool {
+		s, err := mustLedger(d, c).Schedules(t.Context())
+		return err == nil && len(s) == 1 && strings.HasPrefix(s[0].Expr, "0 3 ")
+	})
+	d.clock.set(night.Add(11 * time.Second))
+	d.clock.set(night.Add(time.Hour + 11*time.Second))
+	d.eventually("the new schedule is kept", func() bool { return d.states(c)["ok"] == 1 })
+	if got := d.states(c); len(got) != 1 || got["ok"] != 1 {
+		t.Errorf("occurrences %v", got)
+	}
+	entries, err := mustLedger(d, c).AuditEntries(t.Context(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revisions := 0
+	for _, e := range entries {
+		if e.Action == ledger.ActionRevisionSeen {
+			revisions++
+		}
+	}
+	if revisions != 3 {
+		t.Errorf("%d revisions were seen, want two at the start and one with the reload", revisions)
 	}
 }
 

@@ -162,6 +162,15 @@ func scheduleOf(p *policy.Policy) (schedule.Schedule, bool) {
 	return schedule.Schedule{Cron: cron, Location: p.Location()}, true
 }
 
+// keptInWords is a schedule as the ledger names it.
+func keptInWords(expr string) string {
+	parts := strings.Split(expr, ";")
+	if len(parts) != 3 {
+		return expr
+	}
+	return strings.TrimSpace(parts[0] + " " + parts[1])
+}
+
 // status is one policy's.
 func (k known) status(p *policy.Policy) api.PolicyStatus {
 	name := stageName{p.Name, ""}
@@ -187,7 +196,7 @@ func (k known) status(p *policy.Policy) api.PolicyStatus {
 			s.NextDue = &next
 		}
 		if seen {
-			late = overdue(p, state.Cursor, k.now, maxUnrecorded)
+			late = overdue(p, state, k.now, maxUnrecorded)
 		}
 	}
 	if !s.Paused {
@@ -225,6 +234,9 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 	case len(late) > 0:
 		add("start curfew serve; if it runs, does it use this file and this ledger?",
 			"no process has ticked since %s, and %s passed", stampInWords(state.TickedAt), times(int64(len(late)), "scheduled instant"))
+	}
+	if p.Schedule != nil && seen && state.Expr != expression(p) {
+		add("reload curfew serve (SIGHUP), and give this command the CURFEW_POLICY_…_CRON that it has", "another schedule is kept than the file's: %s", keptInWords(state.Expr))
 	}
 	health := k.health[name]
 	if last := health.Last; last.Mode == s.Mode && last.State == ledger.Failed {

@@ -68,8 +68,10 @@ func TestStatus(t *testing.T) {
 	ok := ledger.Run{ID: "0123456789abcdef", Policy: "circulation", Mode: "enforce", State: ledger.Succeeded, AsOf: instant("2026-07-10T00:00:00Z")}
 	kept := func(cursor string) map[stageName]ledger.ScheduleState {
 		at := instant(cursor)
-		s := ledger.ScheduleState{Cursor: at, TickedAt: at}
-		return map[stageName]ledger.ScheduleState{{"circulation", ""}: s, {"called", ""}: s}
+		return map[stageName]ledger.ScheduleState{
+			{"circulation", ""}: {Expr: "0 2 * * *;Europe/Berlin;", Cursor: at, TickedAt: at},
+			{"called", ""}:      {Expr: "0 3 * * *;UTC;external", Cursor: at, TickedAt: at},
+		}
 	}
 	fares := func(h ledger.StageHealth) map[stageName]ledger.StageHealth {
 		return map[stageName]ledger.StageHealth{{"circulation", ""}: h, {"called", ""}: h}
@@ -101,6 +103,8 @@ func TestStatus(t *testing.T) {
 		{"late, but not too late", "circulation", known{now: instant("2026-07-10T00:59:59Z"), schedules: kept("2026-07-09T08:00:00Z")}, "", "", 0, "2026-07-11T00:00:00Z"},
 		{"no process", "circulation", known{schedules: kept("2026-07-07T08:00:00Z"), health: fares(ledger.StageHealth{LastOK: ok})},
 			"no process has ticked since 2026-07-07T08:00:00Z, and 3 scheduled instants passed", "start curfew serve; if it runs, does it use this file and this ledger?", 3, "2026-07-11T00:00:00Z"},
+		{"another schedule", "circulation", known{schedules: map[stageName]ledger.ScheduleState{{"circulation", ""}: {Expr: "0 5 * * 0;UTC;", Cursor: now, TickedAt: now}}},
+			"another schedule is kept than the file's: 0 5 * * 0 UTC", "reload curfew serve (SIGHUP), and give this command the CURFEW_POLICY_…_CRON that it has", 0, "2026-07-11T00:00:00Z"},
 		{"missed", "circulation", known{schedules: kept("2026-07-10T08:00:00Z"), health: fares(ledger.StageHealth{Missed: 1})}, "1 occurrence missed since the last ok run",
 			"curfew gaps circulation --each lists them; curfew run circulation makes up for them now", 1, "2026-07-11T00:00:00Z"},
 		{"no call", "called", known{schedules: kept("2026-07-10T08:00:00Z"), health: fares(ledger.StageHealth{Missed: 2})}, "2 occurrences missed since the last ok run",
@@ -167,7 +171,7 @@ func TestOverdue(t *testing.T) {
 		{time.Date(2026, 3, 30, 1, 0, 0, 0, time.UTC), []string{"2026-03-28T01:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"}},
 	} {
 		var got []string
-		for _, at := range overdue(p, cursor, test.now, maxUnrecorded) {
+		for _, at := range overdue(p, ledger.ScheduleState{Expr: expression(p), Cursor: cursor}, test.now, maxUnrecorded) {
 			got = append(got, at.Format(time.RFC3339))
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {

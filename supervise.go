@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"curfew.dev/curfew/internal/dispatch"
@@ -75,19 +76,20 @@ func (e *engine) take(ctx context.Context, run ledger.Run) error {
 	e.drains[run.ID] = cancel
 	e.mu.Unlock()
 	e.drain.Go(func() {
+		var signs sync.WaitGroup
 		defer func() {
 			cancel()
+			signs.Wait()
 			e.mu.Lock()
 			delete(e.drains, run.ID)
 			e.mu.Unlock()
 			e.nudge() // another run may have waited for this one
 		}()
-		go func() {
+		signs.Go(func() {
 			if !e.c.heartbeat(ctx, e.l, run.ID, e.owner) {
-				e.c.log.WarnContext(ctx, "run_lost", "run", run.ID, "policy", run.Policy)
-				cancel()
+				cancel() // it ended, or another process has it: that one took ours for dead
 			}
-		}()
+		})
 		// A panic in one run must not take the others along; what the ledger has of it stays, and another try is made.
 		err := guarded(func() error { return e.see(ctx, run) })
 		if err != nil && ctx.Err() == nil {
@@ -204,6 +206,9 @@ func (e *engine) drainQueued(ctx context.Context, run ledger.Run) (ledger.Run, e
 	o := w.options()
 	o.Worker, o.Enqueue = queued{e, run.ID}, e.enqueue(w)
 	ran, err := dispatch.Drain(ctx, run.ID, o)
+	if ended := (*dispatch.EndedError)(nil); errors.As(err, &ended) {
+		return ended.Run, nil // whoever ended it has said so
+	}
 	if ran.ID == "" {
 		ran = w.run
 	}

@@ -167,7 +167,7 @@ func (f front) Ready(ctx context.Context) []web.Check {
 	return checks
 }
 
-// notPaused refuses new runs of a policy that somebody paused.
+// notPaused refuses calls for a policy that somebody paused. By hand it still runs.
 func (c *Curfew) notPaused(ctx context.Context, l *ledger.Ledger, name string) error {
 	pauses, err := l.Pauses(ctx)
 	if err != nil {

@@ -88,6 +88,33 @@ func periodInWords(p policy.Period) string {
 	return strings.Join(parts, "")
 }
 
+// nextInstants are the next five at which a policy's schedule fires, in UTC.
+func nextInstants(p *policy.Policy, now time.Time) []time.Time {
+	next := []time.Time{}
+	if p.Schedule == nil {
+		return next
+	}
+	cron, err := schedule.Parse(p.Schedule.Cron)
+	if err != nil {
+		return next
+	}
+	for t := range (schedule.Schedule{Cron: cron, Location: p.Location()}).Between(now, now.AddDate(100, 0, 0)) {
+		if next = append(next, t); len(next) == 5 {
+			break
+		}
+	}
+	return next
+}
+
+// instantsInWords lists instants as clocks in the policy's zone show them.
+func instantsInWords(p *policy.Policy, at []time.Time) string {
+	words := make([]string, len(at))
+	for i, t := range at {
+		words[i] = t.In(p.Location()).Format("Mon 2006-01-02 15:04 -07:00")
+	}
+	return strings.Join(words, ", ")
+}
+
 // scheduleInWords says when a policy is started; "" when nothing starts it.
 func scheduleInWords(p *policy.Policy) string {
 	s := p.Schedule

@@ -45,7 +45,9 @@ type PolicyPlan struct {
 	Blocked    int64     `json:"blocked"`    // estimate, of the due rows: a foreign key would refuse
 	Cascaded   int64     `json:"cascaded"`   // estimate: child rows that would go along
 	Schedule   string    `json:"schedule"`   // in words; "" when nothing runs it
-	OpenRun    string    `json:"open_run"`   // id of a run that is under way or was interrupted; "" when there is none
+
+	Next    []time.Time `json:"next"`     // the next five instants of the schedule
+	OpenRun string      `json:"open_run"` // id of a run that is under way or was interrupted; "" when there is none
 }
 
 // Explanation says of one row whether it is due, and why.

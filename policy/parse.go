@@ -79,7 +79,8 @@ func isSecret(field string) bool {
 		return true
 	}
 	rest, ok := strings.CutPrefix(field, "databases.")
-	return ok && strings.HasSuffix(rest, ".url") && strings.Count(rest, ".") == 1
+	_, setting, _ := strings.Cut(rest, ".")
+	return ok && oneOf(setting, "url", "workers.url", "workers.token")
 }
 
 // hideSecrets keeps the further lines of a secret that spans several out of
@@ -115,7 +116,7 @@ func walk(n *node, field string, visit func(*node, string)) {
 func (r *reader) strayVariables(root *node, field string) {
 	walk(root, field, func(n *node, field string) {
 		if strings.Contains(n.text, "${") && !isSecret(field) {
-			r.fail(n, field, "${…} is expanded in ledger, key, the url of a database and under alerts only", "write the value itself")
+			r.fail(n, field, "${…} is expanded in ledger, key, the url and the workers of a database and under alerts only", "write the value itself")
 		}
 		for _, p := range n.pairs {
 			if strings.Contains(p.key.text, "${") {
@@ -234,7 +235,9 @@ func (b *builder) key(s secret) string {
 
 func (b *builder) database(name string, raw *rawDatabase) *Database {
 	d := &Database{Name: name, MaxWorkers: b.bounded(raw.MaxWorkers, DefaultMaxWorkers, 1, 64)}
-	if raw.URL.set() {
+	if raw.Workers != nil {
+		d.Workers = b.workers(raw)
+	} else if raw.URL.set() {
 		d.URL = b.url(raw.URL, "postgres", "postgresql", "mysql", "mariadb", "sqlite")
 	} else if !b.failed(raw.field) {
 		b.missing(raw.place, "url", `write for example url: "${LIBRARY_URL}"`)

@@ -25,11 +25,14 @@ func options(path string) policy.Options {
 		"KOHA_PASSWORD": "hush-koha",
 		"WRONG_URL":     "oracle://app:hush-wrong@db/library",
 		"ALERT_URL":     "https://alerts.example.org/hush-alerts",
+		"POOL_URL":      "https://pool.example.org/frankfurt",
+		"POOL_TOKEN":    "hush-pool-0123456789abcdef0123456789",
 	}
 	files := map[string]string{
 		"/run/secrets/key":     "hush-key-0123456789abcdef\n",
 		"/run/secrets/empty":   "\n",
 		"/run/secrets/webhook": "whsec_" + webhookKey + "\n",
+		"/run/secrets/pool":    "hush-pool-fedcba9876543210fedcba9876\n",
 	}
 	return policy.Options{
 		Path:   path,
@@ -147,6 +150,7 @@ const valid = `version: 1
 ledger: sqlite:curfew.db
 databases:
   main: {url: "sqlite:app.db", max_workers: 4}
+  far: {workers: {url: "https://example.org/pool", token: "hush-hush-hush-hush-hush-hush-hush"}}
 engine: {workers: 8, reserved: 2}
 policies:
   first: {database: main, table: t, until: u, action: delete, mode: shadow, schedule: {cron: "@daily", by: external, grace: 15m}}
@@ -187,6 +191,7 @@ func TestEveryFieldIsJudged(t *testing.T) {
 	settings := []struct{ field, text string }{
 		{"version", "version: 1"}, {"ledger", "ledger: sqlite:curfew.db"},
 		{"databases.main.url", `url: "sqlite:app.db"`}, {"databases.main.max_workers", "max_workers: 4"},
+		{"databases.far.workers.url", `url: "https://example.org/pool"`}, {"databases.far.workers.token", `token: "hush-hush-hush-hush-hush-hush-hush"`},
 		{"engine", "engine: {workers: 8, reserved: 2}"}, {"engine.workers", "workers: 8"}, {"engine.reserved", "reserved: 2"},
 		{"policies.first.schedule.by", "by: external"}, {"policies.first.schedule.grace", "grace: 15m"},
 		{"alerts.webhook.url", `url: "https://example.org/alerts"`}, {"alerts.ping.url", `url: "https://example.org/ping/{policy}"`},

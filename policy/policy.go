@@ -36,8 +36,16 @@ type File struct {
 // Database is a governed database.
 type Database struct {
 	Name       string
-	URL        string // expanded; a secret, never to be printed
+	URL        string // expanded; a secret, never to be printed; "" with Workers
 	MaxWorkers int
+	Workers    *Workers `json:",omitempty"` // set when a worker pool beside the database does the work
+}
+
+// Workers is a worker pool beside a database: it alone reads and changes the
+// rows, and is asked over HTTP.
+type Workers struct {
+	URL   string // expanded; https, or http on this machine; without a user, a query or a / at its end
+	Token string // expanded; a secret, never to be printed
 }
 
 // Engine sizes the worker pool of the daemon.

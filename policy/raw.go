@@ -70,8 +70,15 @@ type rawFile struct {
 
 type rawDatabase struct {
 	place      `yaml:"-"`
-	URL        secret  `yaml:"url" jsonschema:"required" jsonschema_description:"postgres://…, mysql://… (MariaDB too) or sqlite:PATH. ${VAR} and ${file:PATH} are expanded."`
-	MaxWorkers integer `yaml:"max_workers" jsonschema:"minimum=1,maximum=64,default=4" jsonschema_description:"The most workers that use this database at once."`
+	URL        secret      `yaml:"url" jsonschema_description:"postgres://…, mysql://… (MariaDB too) or sqlite:PATH. ${VAR} and ${file:PATH} are expanded."`
+	MaxWorkers integer     `yaml:"max_workers" jsonschema:"minimum=1,maximum=64,default=4" jsonschema_description:"The most workers that use this database at once."`
+	Workers    *rawWorkers `yaml:"workers" jsonschema_description:"A worker pool beside the database (curfew worker --listen), for data that must not leave its region. Instead of url."`
+}
+
+type rawWorkers struct {
+	place `yaml:"-"`
+	URL   secret `yaml:"url" jsonschema:"required" jsonschema_description:"https://host, where the pool answers; http on this machine only. ${VAR} and ${file:PATH} are expanded."`
+	Token secret `yaml:"token" jsonschema:"required" jsonschema_description:"The pool's CURFEW_POOL_TOKEN, 32 characters or more. ${VAR} and ${file:PATH} are expanded."`
 }
 
 type rawEngine struct {

@@ -117,6 +117,10 @@ func tune(s *jsonschema.Schema) {
 	for _, name := range []string{"databases", "policies"} {
 		property("file", name).PropertyNames = &jsonschema.Schema{Pattern: namePattern}
 	}
+	s.Definitions["database"].OneOf = []*jsonschema.Schema{
+		{Required: []string{"url"}, Not: &jsonschema.Schema{Required: []string{"workers"}}},
+		{Required: []string{"workers"}, AllOf: []*jsonschema.Schema{without("url"), without("max_workers")}},
+	}
 	s.Definitions["schedule"].DependentRequired = map[string][]string{"grace": {"by"}}
 	harmless := jsonschema.NewProperties()
 	harmless.Set("overlap", &jsonschema.Schema{Const: "skip"})

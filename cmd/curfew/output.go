@@ -186,6 +186,15 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // second is instant to the second, for lists.
 func second(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+// instants writes several on one line.
+func instants(at []time.Time) string {
+	words := make([]string, len(at))
+	for i, t := range at {
+		words[i] = second(t)
+	}
+	return strings.Join(words, ", ")
+}
+
 // instantOr writes a time that may be unset.
 func instantOr(t *time.Time, otherwise string) string {
 	if t == nil {

@@ -61,6 +61,7 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 			[2]string{"unless", plan.Unless},
 			[2]string{"mode", mode},
 			[2]string{"schedule", schedule},
+			[2]string{"next", instants(plan.Next)},
 			[2]string{"as of", instant(plan.AsOf)},
 			[2]string{"cutoff", instant(plan.Cutoff)},
 			[2]string{"oldest", plan.Oldest},

@@ -55,7 +55,13 @@ func (a *app) serve(ctx context.Context, so curfew.ServeOptions) error {
 	reload, done := onHangup()
 	defer done()
 	so.Reload = reload
-	return curfew.Serve(ctx, a.options(), so)
+	opts := a.options()
+	so.Listening = func(addr string) {
+		if addr == "" {
+			opts.Logger.InfoContext(ctx, "working") // what listens says so itself
+		}
+	}
+	return curfew.Serve(ctx, opts, so)
 }
 
 // onHangup sends a value for each SIGHUP; several that come at once may be one.

@@ -23,7 +23,7 @@ const (
 	Missed          = "occurrence.missed"
 	Expired         = "occurrence.expired"
 	SkippedStreak   = "occurrence.skipped_streak"
-	PolicyChanged   = "policy.changed" // a run executes another text than the one before
+	PolicyChanged   = "policy.changed" // another text is in force, or a run by hand executes one
 	ScheduleChanged = "schedule.changed"
 	ScheduleRemoved = "schedule.removed"
 	RetentionLag    = "retention.lag"
@@ -180,6 +180,8 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 	switch e.Action {
 	case ledger.ActionRunAccepted:
 		return r.runAccepted(ctx, e)
+	case ledger.ActionPolicyInForce:
+		return r.policyInForce(ctx, e)
 	case ledger.ActionRunStarted:
 		run, err := r.a.l.Get(ctx, e.Run)
 		if err == nil {
@@ -302,11 +304,28 @@ func (r *reading) skipped(ctx context.Context, policy, stage string, at, now tim
 	return r.add(d, SkippedStreak, join(policy, stage, shown(first)), now)
 }
 
-// runAccepted tells when a run executes another policy text than the run before
-// it. A text that comes back is a change too, and nothing but the runs shows it.
+// policyInForce tells when a service keeps another text of a policy than services
+// did before.
+func (r *reading) policyInForce(ctx context.Context, e ledger.Entry) error {
+	b, err := body[struct{ Revision, Was string }](e)
+	if err != nil || b.Was == "" {
+		return err
+	}
+	fields, err := r.differ(ctx, b.Was, b.Revision)
+	if err != nil {
+		return err
+	}
+	d := data{Policy: e.Policy, Actor: e.Actor, Revision: b.Revision, Was: b.Was, Fields: fields}
+	d.Message = fmt.Sprintf("%s: the policy changed (%s), and is in force from now on", name(e.Policy, ""), strings.Join(fields, ", "))
+	return r.add(d, PolicyChanged, fmt.Sprint(e.Seq), e.At)
+}
+
+// runAccepted tells when a run that somebody started by hand executes another
+// policy text than the run before it: that may come from a file that no service
+// has read. A text that comes back is a change too.
 func (r *reading) runAccepted(ctx context.Context, e ledger.Entry) error {
 	run, err := r.a.l.Get(ctx, e.Run)
-	if err != nil {
+	if err != nil || run.Cause != "cli" {
 		return err
 	}
 	last, found, err := r.before(ctx, run)

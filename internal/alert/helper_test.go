@@ -167,6 +167,11 @@ func (b *lab) accept(policy, mode, cause, keep string, asOf ...time.Time) ledger
 	if len(asOf) > 0 {
 		a.AsOf = &asOf[0]
 	}
+	if cause != "cli" { // a service accepts it, which has put the text in force before
+		if err := b.l.PutInForce(b.Context(), policy, a.RevisionID, text); err != nil {
+			b.Fatal(err)
+		}
+	}
 	r, _, err := b.l.Accept(b.Context(), a)
 	if err != nil {
 		b.Fatal(err)

@@ -23,7 +23,7 @@ type Pager interface {
 	// last one; then it only moves the cursor.
 	Page(ctx context.Context, cursor []byte, rows int) (Page, error)
 	// Split makes batches of about rows rows of what another batch handed on.
-	Split(handedOn []byte, rows int) ([]Batch, error)
+	Split(ctx context.Context, handedOn []byte, rows int) ([]Batch, error)
 }
 
 // A Page is one step of the scan.
@@ -35,7 +35,7 @@ type Page struct {
 
 // A Batch is a bounded part of a run. Bounds and Keys hold key values: they are sealed before they are stored.
 type Batch struct {
-	Key    ledger.BatchKey // given by this package: a function of the run and what the batch covers
+	Key    ledger.BatchKey // a function of the run and what the batch covers; given by this package where the pager gave none
 	Seq    int64           // given by the ledger
 	Phase  string
 	Rows   int
@@ -93,8 +93,11 @@ type Options struct {
 	// Enqueue, when set, puts admitted batches into a queue, in the transaction of their admission: then Worker does no work and
 	// waits until somebody has done it.
 	Enqueue func(ctx context.Context, tx *sql.Tx, run string, seqs []int64) error
-	Stop    <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
-	Report  func(ledger.Run) // called after each step, never concurrently; may be nil
+	// Pool, when set, is the worker pool of another system, which lets batches in: then Worker waits until it has done them.
+	Pool   Pool
+	Waited func(reason string) // called each time Pool refused a batch for now; may be nil
+	Stop   <-chan struct{}     // closed: finish the batches in hand and return ErrInterrupted
+	Report func(ledger.Run)    // called after each step, never concurrently; may be nil
 }
 
 // Seal seals a run's key values for the ledger; nothing stays nothing.
@@ -118,7 +121,10 @@ func (o Options) open(run string, sealed []byte) ([]byte, error) {
 
 // newBatch seals a batch for the ledger, under the key that follows from what it covers.
 func (o Options) newBatch(run string, b Batch) ledger.NewBatch {
-	key := o.Sealer.MAC("batch", []byte(run), []byte(b.Phase), b.Bounds, b.Keys)
+	key := b.Key
+	if key == (ledger.BatchKey{}) {
+		key = o.Sealer.MAC("batch", []byte(run), []byte(b.Phase), b.Bounds, b.Keys)
+	}
 	return ledger.NewBatch{Key: key, Phase: b.Phase, Planned: int64(b.Rows), Bounds: o.Seal(run, b.Bounds), Keys: o.Seal(run, b.Keys)}
 }
 

@@ -26,7 +26,7 @@ func hook(point string) {
 func Drain(ctx context.Context, runID string, o Options) (ledger.Run, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // workers end with us
-	d := &drain{Options: o, results: make(chan result), known: map[ledger.BatchKey]bool{}}
+	d := &drain{Options: o, results: make(chan result), known: map[ledger.BatchKey]bool{}, offering: offering{answers: make(chan error, 1)}}
 	if err := d.load(ctx, runID); err != nil {
 		return d.run, err
 	}
@@ -66,6 +66,7 @@ type drain struct {
 	stale   bool      // the ledger has more of the run than we do
 	rows    int       // page size
 	next    time.Time // no page before: the pace
+	offering
 }
 
 // load takes the run as the ledger has it.
@@ -103,10 +104,15 @@ func (d *drain) loop(ctx context.Context) error {
 			return err
 		}
 		stopping := d.stopping()
+		ended := d.run.State.Ended()
+		if stopping || ended {
+			d.withdraw()
+		} else {
+			d.offer(ctx)
+		}
 		if !stopping {
 			d.launch(ctx)
 		}
-		ended := d.run.State.Ended()
 		switch {
 		case !ended && !stopping && d.room() && d.paced():
 			if err := d.page(ctx); err != nil {
@@ -120,7 +126,7 @@ func (d *drain) loop(ctx context.Context) error {
 			if err := d.refresh(ctx); err != nil {
 				return err
 			}
-		case d.working > 0, !ended && !stopping && !d.run.PagedOut:
+		case d.working > 0, d.asking, !ended && !stopping && !d.run.PagedOut:
 			if err := d.wait(ctx, stopping); err != nil {
 				return err
 			}
@@ -154,6 +160,16 @@ func (d *drain) adopt(ctx context.Context) error {
 			return err
 		}
 		d.known[b.Key] = true
+		if d.Pool != nil {
+			standing, err := d.fromOutbox(&batch)
+			if err != nil {
+				return err
+			}
+			if b.State == ledger.Offered {
+				d.offers = append(d.offers, standing)
+				continue
+			}
+		}
 		taken = append(taken, batch)
 	}
 	d.queue = append(d.queue, taken...)
@@ -176,17 +192,20 @@ func (d *drain) launch(ctx context.Context) {
 
 // collect takes the results that are there.
 func (d *drain) collect(ctx context.Context) error {
-	for d.working > 0 {
+	for {
 		select {
 		case r := <-d.results:
 			if err := d.take(r); err != nil {
 				return err
 			}
+		case err := <-d.answers:
+			if err := d.answered(ctx, err); err != nil {
+				return err
+			}
 		default:
-			return nil
+			return ctx.Err()
 		}
 	}
-	return ctx.Err()
 }
 
 // wait blocks until there is something to do: a result, a page that the pace allows, or the word to stop.
@@ -204,6 +223,8 @@ func (d *drain) wait(ctx context.Context, stopping bool) error {
 	select {
 	case r := <-d.results:
 		return d.take(r)
+	case err := <-d.answers:
+		return d.answered(ctx, err)
 	case <-pace:
 	case <-stop:
 	case <-ctx.Done():
@@ -256,9 +277,9 @@ func (d *drain) adapt(r result) {
 }
 
 // room reports whether there is something to page and a place for it. One batch is admitted ahead, so that a worker need not wait;
-// not so where the queue would hand it to one.
+// not so where the queue or a pool would hand it to one. Nothing is paged while an offer stands.
 func (d *drain) room() bool {
-	return !d.run.PagedOut && len(d.queue) == 0 && (d.Enqueue == nil || d.working < d.Batch.InFlight)
+	return !d.run.PagedOut && len(d.queue) == 0 && len(d.offers) == 0 && (d.Enqueue == nil && d.Pool == nil || d.working < d.Batch.InFlight)
 }
 
 // paceCredit is how far a run may lag behind its pace and still make up for it.
@@ -295,8 +316,12 @@ func (d *drain) admit(ctx context.Context, a *ledger.Admission, batches []Batch,
 		batches[i].Key = nb.Key
 		a.Batches = append(a.Batches, nb)
 	}
+	var offers []offer
+	if d.Pool != nil {
+		offers = d.outbox(a, batches, cursor)
+	}
 	err := d.step(ctx, a)
-	if errors.Is(err, ledger.ErrCursorMoved) || errors.Is(err, ledger.ErrDeferredTaken) || errors.Is(err, ledger.ErrRunEnded) {
+	if errors.Is(err, ledger.ErrCursorMoved) || errors.Is(err, ledger.ErrOffered) || errors.Is(err, ledger.ErrDeferredTaken) || errors.Is(err, ledger.ErrRunEnded) {
 		// Another process is at work on this run and was first: take the run as it is now.
 		if err := d.load(ctx, d.run.ID); err != nil {
 			return err
@@ -305,6 +330,10 @@ func (d *drain) admit(ctx context.Context, a *ledger.Admission, batches []Batch,
 	}
 	if err != nil {
 		return err
+	}
+	if len(offers) > 0 {
+		d.stand(offers)
+		return nil
 	}
 	d.cursor = cursor
 	for i, b := range batches {
@@ -380,7 +409,7 @@ func (d *drain) requeue(ctx context.Context, batches []Batch) error {
 // finish is called when the scan is over and nothing is in hand: it takes up what is left, or ends the run.
 func (d *drain) finish(ctx context.Context) (again bool, err error) {
 	clear(d.known) // a batch still open was lost on the way, or is another process's: execute it, its receipt decides
-	if err := d.adopt(ctx); err != nil || len(d.queue) > 0 {
+	if err := d.adopt(ctx); err != nil || len(d.queue) > 0 || len(d.offers) > 0 {
 		return true, err
 	}
 	hook("finishing")
@@ -415,7 +444,7 @@ func (d *drain) retry(ctx context.Context, deferred []ledger.DeferredRows) error
 			return err
 		}
 		// A batch that took too long comes back in halves at least, so that this ends.
-		parts, err := d.Pager.Split(keys, max(1, min(d.rows, (int(b.Rows)+1)/2)))
+		parts, err := d.Pager.Split(ctx, keys, max(1, min(d.rows, (int(b.Rows)+1)/2)))
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func (f *fakeTable) Page(_ context.Context, at []byte, _ int) (Page, error) {
 	return Page{Cursor: cursor, Batch: &Batch{Phase: "main", Rows: 1, Bounds: cursor}, Done: n == f.batches}, nil
 }
 
-func (f *fakeTable) Split([]byte, int) ([]Batch, error) { return nil, nil }
+func (f *fakeTable) Split(context.Context, []byte, int) ([]Batch, error) { return nil, nil }
 
 func (f *fakeTable) Execute(ctx context.Context, b Batch) (Done, error) { return f.execute(ctx, b) }
 

@@ -180,6 +180,41 @@ func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asOf time.
 	}{a.Stage, a.Mode, a.Operation, a.Cause, asOf, cutoff, a.RevisionID}})
 }
 
+// PutInForce notes the text of a policy that a service keeps from now on, and audits when it is another one than before, also one
+// that comes back. Runs under way keep the text that they were accepted with.
+func (l *Ledger) PutInForce(ctx context.Context, policy, id string, body []byte) error {
+	if RevisionID(body) != id {
+		return errors.New("put a policy in force: the revision's id is not the hash of its text")
+	}
+	err := l.tx(ctx, func(t *txn) error {
+		now, err := t.clock(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.seeRevision(ctx, Acceptance{Policy: policy, RevisionID: id, Revision: body}, now); err != nil {
+			return err
+		}
+		var was string
+		err = t.queryRow(ctx, `SELECT revision FROM @policy WHERE name = $1 {lock}`, policy).Scan(&was)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) || was == id {
+			return err
+		}
+		changed, err := t.execOne(ctx, `INSERT INTO @policy (name, revision, since) VALUES ($1, $2, $3)
+			ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, since = excluded.since`, policy, id, stamp(now))
+		if err != nil || !changed {
+			return err
+		}
+		return t.audit(entry{action: ActionPolicyInForce, policy: policy, body: struct {
+			Revision string `json:"revision"`
+			Was      string `json:"was"`
+		}{id, was}})
+	})
+	if err != nil {
+		return fmt.Errorf("put policy %s in force: %w", policy, err)
+	}
+	return nil
+}
+
 // seeRevision keeps a policy text the first time it is seen.
 func (t *txn) seeRevision(ctx context.Context, a Acceptance, now time.Time) error {
 	fresh, err := t.execOne(ctx, `INSERT INTO @revision (id, policy, body, first_seen) VALUES ($1, $2, $3, $4)

@@ -14,6 +14,7 @@ const (
 	ActionLedgerCreated   = "ledger_created"
 	ActionClockAccepted   = "clock_accepted"
 	ActionRevisionSeen    = "revision_seen"
+	ActionPolicyInForce   = "policy_in_force"
 	ActionDatabaseSeen    = "database_seen"
 	ActionRunAccepted     = "run_accepted"
 	ActionRunStarted      = "run_started"

@@ -49,6 +49,10 @@ func TestCatchUpWaits(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		wantStates(t, l, "missed no_process", "missed no_process")
+		run(t, l.write, l.q(`UPDATE @run SET state = 'awaiting_approval'`))
+		if got := tickOf(t, l, s); len(got.Accepted) != 0 {
+			t.Errorf("beside a run that awaits approval: %+v", got)
+		}
 		run(t, l.write, l.q(`INSERT INTO @pause (policy, since, actor) VALUES ('p', '`+h.read().Format(stampLayout)+`', 'ann')`))
 		ended(t, l, byHand, Cancelled, WhyCancelled)
 		if got := tickOf(t, l, s); len(got.Accepted) != 0 {
@@ -176,7 +180,7 @@ func TestScheduleChanges(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		wantStates(t, l, "expired not_started schedule")
-		_ = r
+		checkRun(t, l, r.ID)
 		h.add(time.Hour)
 		succeed(t, l, onlyRun(t, tickOf(t, l, hourly)))
 		if n := count(t, l, ActionScheduleChanged); n != 1 {
@@ -224,6 +228,10 @@ func TestUnschedule(t *testing.T) {
 		}
 		if n := count(t, l, ActionScheduleRemoved); n != 1 {
 			t.Errorf("%d schedule_removed entries", n)
+		}
+		s.Was = func(expr string) func(after, until time.Time, limit int) []time.Time {
+			t.Errorf("asked for %q", expr)
+			return nil
 		}
 		h.add(10 * time.Hour)
 		if got := tickOf(t, l, s); !got.Changed || len(got.Accepted) != 0 {

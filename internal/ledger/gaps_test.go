@@ -103,7 +103,7 @@ func TestLastRuns(t *testing.T) {
 		ended(t, l, r, Failed, WhyError)
 		expect("ok false last failed, missed 1 failed 1 expired 0 skips 0")
 		h.add(day)
-		r = onlyRun(t, tickOf(t, l, s))
+		onlyRun(t, tickOf(t, l, s))
 		h.add(day)
 		tickOf(t, l, s)
 		h.add(day)
@@ -121,7 +121,6 @@ func TestLastRuns(t *testing.T) {
 		if err != nil || all[0].LastOK.ID != byHand.ID || all[0].Last.ID != shadowRun.ID {
 			t.Errorf("%+v, %v", all, err)
 		}
-		_ = r
 	})
 }
 

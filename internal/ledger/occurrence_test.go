@@ -94,6 +94,19 @@ func TestExternalDeadline(t *testing.T) {
 	})
 }
 
+// TestExternalOneCall: a call within the grace of two instants is the call for one of them.
+func TestExternalOneCall(t *testing.T) {
+	onHands(t, func(t *testing.T, l *Ledger, h *hands, _ func() *Ledger) {
+		s := called(func(s *Scheduled) { s.Between = every(10 * time.Minute) })
+		firstTick(t, l, s)
+		h.add(19*time.Minute + 30*time.Second)
+		succeed(t, l, accept(t, l, an("p", IdentityOnce(), func(a *Acceptance) { a.Cause = "http" })))
+		h.add(21 * time.Minute)
+		tickOf(t, l, s)
+		wantStates(t, l, "ok http", "missed no_process", "pending", "pending")
+	})
+}
+
 // TestExternalOverlap: a call that was answered with the run before came, and is not a missed one.
 func TestExternalOverlap(t *testing.T) {
 	onHands(t, func(t *testing.T, l *Ledger, h *hands, _ func() *Ledger) {

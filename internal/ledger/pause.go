@@ -15,8 +15,8 @@ const (
 )
 
 // Pause is a policy whose schedule is stopped: its occurrences are skipped until
-// it is resumed. It is no legal hold: a run that somebody asks for is made, and
-// a run under way goes on.
+// it is resumed, and calls for it are refused. It is no legal hold: by hand it
+// still runs, and a run under way goes on.
 type Pause struct {
 	Policy string
 	Since  time.Time

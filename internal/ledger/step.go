@@ -31,6 +31,9 @@ type Admission struct {
 	// FromDeferred names settled batches whose deferred rows go into these
 	// batches. Each is taken once.
 	FromDeferred []BatchKey
+	// Outbox says that the run's batches are admitted by another system: while an
+	// offer stands, this admission is ErrOffered. See Admitted.
+	Outbox bool
 }
 
 // NewBatch is a batch to admit. The ledger gives it its seq.
@@ -81,7 +84,7 @@ func (s *Settlement) check() error {
 // Settling is idempotent: a batch that is settled with the same result stays as
 // it is, with another it is ErrSettledDifferently. It is allowed in a run that
 // has ended, because the receipt is a fact. Admitting is a compare-and-set on the
-// cursor: ErrCursorMoved, ErrDeferredTaken and ErrRunEnded mean that another
+// cursor: ErrCursorMoved, ErrOffered, ErrDeferredTaken and ErrRunEnded mean that another
 // process was there first, and that what was to be settled is still to be settled.
 func (l *Ledger) Step(ctx context.Context, run string, req StepRequest) (Run, error) {
 	for i := range req.Settle {
@@ -243,6 +246,11 @@ func (t *txn) admit(ctx context.Context, r *Run, a *Admission) error {
 		return fmt.Errorf("admit batches: the run is %s and was not started", r.State)
 	case !bytes.Equal(r.Cursor, a.OldCursor):
 		return ErrCursorMoved
+	}
+	if a.Outbox {
+		if err := t.noOffer(ctx, r); err != nil {
+			return err
+		}
 	}
 	now, err := t.clock(ctx)
 	if err != nil {

@@ -352,7 +352,9 @@ func TestPaused(t *testing.T) {
 		run(t, l.write, l.q(`INSERT INTO @pause (policy, since, actor) VALUES ('p', '`+h.read().Format(stampLayout)+`', 'ann')`))
 		tickOf(t, l, s)
 		wantStates(t, l, "expired not_started schedule", "skipped paused")
-		_ = r
+		if r := checkRun(t, l, r.ID); r.State != Expired {
+			t.Errorf("the run is %s", r.State)
+		}
 		// Nobody ticks for five hours; the first instant of them is not missed but paused as well.
 		h.add(5 * time.Hour)
 		tickOf(t, l, s)
@@ -362,6 +364,13 @@ func TestPaused(t *testing.T) {
 		run(t, l.write, l.q(`DELETE FROM @pause`))
 		h.add(30 * time.Minute)
 		onlyRun(t, tickOf(t, l, s))
+		// What had been missed before the pause began was missed.
+		h.add(3 * time.Hour)
+		run(t, l.write, l.q(`INSERT INTO @pause (policy, since, actor) VALUES ('p', '`+h.read().Add(-90*time.Minute).Format(stampLayout)+`', 'ann')`))
+		tickOf(t, l, s)
+		if got := states(t, l); len(got) != 11 || got[8] != "missed no_process" || got[9] != "skipped paused" {
+			t.Errorf("%q", got)
+		}
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -274,18 +273,4 @@ func (c *Client) keepBeating(ctx context.Context) (stop func()) {
 		}
 	}()
 	return func() { cancel(); <-done }
-}
-
-// atLeastWarn keeps River's chatter out of the log.
-type atLeastWarn struct{ slog.Handler }
-
-func (h atLeastWarn) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
-}
-
-func (h atLeastWarn) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return atLeastWarn{h.Handler.WithAttrs(attrs)}
-}
-func (h atLeastWarn) WithGroup(name string) slog.Handler {
-	return atLeastWarn{h.Handler.WithGroup(name)}
 }

@@ -1,11 +1,12 @@
 // Package riverq is the queue: it carries the names of batches from the
 // transaction that admitted them to a process that executes them, with River in
-// the ledger's own database. It owns River's tables and nothing else.
+// the ledger's own database. It owns River's tables and one beside them, of
+// processes that live.
 //
 // Its one invariant: a batch that was inserted is handed to Execute again and
-// again, at least once each time it comes due, until Execute returns nil. No
-// attempt is the last because a process died in it, and no two attempts can be
-// told apart by the queue alone: that a batch counts once is for its receipt.
+// again until Execute returns nil. No attempt is the last because a process died
+// in it. Two attempts may run at once, when one process takes another for dead:
+// that a batch counts once is for its receipt.
 //
 // A job holds a run's id, a number and the retry numbers of its policy. No key,
 // bound or error text goes into River's tables.
@@ -142,7 +143,7 @@ func New(o Options) (*Client, error) {
 		ID:                          c.id,
 		Schema:                      o.Schema,
 		Workers:                     workers,
-		Logger:                      slog.New(atLeastWarn{o.Logger.Handler()}),
+		Logger:                      slog.New(newQuiet(o.Logger.Handler())),
 		Hooks:                       []rivertype.Hook{c.pulse},
 		FetchPollInterval:           o.PollInterval,
 		FetchCooldown:               min(cooldown, o.PollInterval),

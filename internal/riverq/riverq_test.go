@@ -157,11 +157,14 @@ func TestWait(t *testing.T) {
 		a    batchArgs
 		want []time.Duration
 	}{
-		{batchArgs{Attempts: 5, Backoff: 10 * time.Second, Factor: 10}, []time.Duration{10 * time.Second, 100 * time.Second, 1000 * time.Second, 10000 * time.Second,
-			time.Minute, time.Minute}}, // from here on attempts only report
-		{batchArgs{Attempts: 4, Backoff: 250 * time.Millisecond, Factor: 1}, []time.Duration{250 * time.Millisecond, 250 * time.Millisecond, 250 * time.Millisecond, time.Minute}},
+		{batchArgs{Attempts: 5, Backoff: 10 * time.Second, Factor: 10},
+			// The last two are between attempts that only report.
+			[]time.Duration{10 * time.Second, 100 * time.Second, 1000 * time.Second, 10000 * time.Second, time.Minute, time.Minute}},
+		{batchArgs{Attempts: 3, Backoff: 250 * time.Millisecond, Factor: 1},
+			[]time.Duration{250 * time.Millisecond, 250 * time.Millisecond, time.Minute}},
 		{batchArgs{Attempts: 3, Backoff: 0, Factor: 3}, []time.Duration{0, 0, time.Minute}},
-		{batchArgs{Attempts: 5, Backoff: 5 * time.Hour, Factor: 4}, []time.Duration{5 * time.Hour, 20 * time.Hour, 24 * time.Hour, 24 * time.Hour, 5 * time.Hour}},
+		{batchArgs{Attempts: 5, Backoff: 5 * time.Hour, Factor: 4},
+			[]time.Duration{5 * time.Hour, 20 * time.Hour, 24 * time.Hour, 24 * time.Hour, 5 * time.Hour}},
 		{batchArgs{Attempts: 1000, Backoff: 48 * time.Hour, Factor: 1 << 40}, []time.Duration{24 * time.Hour, 24 * time.Hour}},
 	} {
 		var got []time.Duration
@@ -241,7 +244,8 @@ func TestRetryInstant(t *testing.T) {
 		var when time.Time
 		if p.sqlite {
 			var err error
-			if when, err = time.Parse("2006-01-02T15:04:05.999999999Z", one[string](t, c.o.DB, `SELECT strftime('%Y-%m-%dT%H:%M:%fZ', scheduled_at) FROM `+p.job())); err != nil {
+			text := one[string](t, c.o.DB, `SELECT strftime('%Y-%m-%dT%H:%M:%fZ', scheduled_at) FROM `+p.job())
+			if when, err = time.Parse(time.RFC3339, text); err != nil {
 				t.Fatal(err)
 			}
 		} else {

@@ -142,8 +142,8 @@ const sqliteSettings = "mode=rw&_txlock=immediate&_dqs=0&_pragma=busy_timeout(10
 type sqliteConnector struct{ driver.Connector }
 
 func newSQLiteConnector(path string) (driver.Connector, error) {
-	if err := registerSQLite(); err != nil {
-		return nil, err
+	if errRegister != nil {
+		return nil, errRegister
 	}
 	if path == "" || strings.HasPrefix(path, ":memory:") {
 		return nil, errors.New("the url has no path: it has the form sqlite:path/to/file.db")
@@ -152,9 +152,6 @@ func newSQLiteConnector(path string) (driver.Connector, error) {
 		return nil, fmt.Errorf("there is no SQLite file %s: curfew does not create a database it is to look after", path)
 	} else if !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a file", path)
-	}
-	if err := registerSQLite(); err != nil { // before a connection is made: those that are open do not get it
-		return nil, err
 	}
 	escaped := (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 	c, err := sqlite.NewConnector("file:" + escaped + "?" + sqliteSettings)

@@ -132,11 +132,9 @@ func isDuplicate(err error) bool {
 	return errors.As(err, &my) && my.Number == 1062
 }
 
-// registerSQLite gives SQLite the function curfew_instant(value, format, zone). The driver's registry is one for the whole
-// process, so this happens once.
-var registerSQLite = sync.OnceValue(func() error {
-	return sqlite.RegisterDeterministicScalarFunction("curfew_instant", 3, sqliteInstantOf)
-})
+// errRegister is what came of giving SQLite the function curfew_instant(value, format, zone). The driver's registry is one for the
+// whole process, connections get what is in it when they are made, and nothing guards it: so this happens before main.
+var errRegister = sqlite.RegisterDeterministicScalarFunction("curfew_instant", 3, sqliteInstantOf)
 
 // sqliteInstantOf is microseconds since 1970, rounded up, of a text in the format, or NULL when it is none.
 func sqliteInstantOf(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {

@@ -33,6 +33,13 @@ CREATE INDEX occurrence_run ON curfew.occurrence (run) WHERE run <> '';
 
 CREATE INDEX run_open ON curfew.run (accepted_at, id) WHERE ended_at IS NULL;
 
+-- The text of each policy that services keep, as the last one to start or reload read it.
+CREATE TABLE curfew.policy (
+  name     text COLLATE "C" PRIMARY KEY,
+  revision text COLLATE "C" NOT NULL,
+  since    timestamptz NOT NULL
+);
+
 -- What a caller's own key was used for: the same key with another body is refused.
 CREATE TABLE curfew.operation (
   policy    text COLLATE "C" NOT NULL,
@@ -97,7 +104,7 @@ CREATE TABLE curfew.tail (
 
 -- On top of what 00001 says, for a role that only works with the ledger:
 --   GRANT SELECT ON ALL TABLES IN SCHEMA curfew TO curfew_app;
---   GRANT INSERT, UPDATE ON curfew.schedule, curfew.occurrence, curfew.token, curfew.alert, curfew.tail TO curfew_app;
+--   GRANT INSERT, UPDATE ON curfew.policy, curfew.schedule, curfew.occurrence, curfew.token, curfew.alert, curfew.tail TO curfew_app;
 --   GRANT INSERT ON curfew.operation TO curfew_app;
 --   GRANT INSERT, DELETE ON curfew.call TO curfew_app;
 --   GRANT INSERT, UPDATE, DELETE ON curfew.pause TO curfew_app;

@@ -33,6 +33,13 @@ CREATE INDEX curfew_occurrence_run ON curfew_occurrence (run) WHERE run <> '';
 
 CREATE INDEX curfew_run_open ON curfew_run (accepted_at, id) WHERE ended_at IS NULL;
 
+-- The text of each policy that services keep, as the last one to start or reload read it.
+CREATE TABLE curfew_policy (
+  name     TEXT PRIMARY KEY,
+  revision TEXT NOT NULL,
+  since    TEXT NOT NULL
+);
+
 -- What a caller's own key was used for: the same key with another body is refused.
 CREATE TABLE curfew_operation (
   policy    TEXT NOT NULL,
