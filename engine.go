@@ -37,6 +37,7 @@ type engine struct {
 	mu     sync.Mutex
 	drains map[string]context.CancelFunc // runs that this process drains
 	works  map[string]*cached            // runs that it has executed batches of lately
+	ended  map[string]bool               // policies of which a run ended here: what waited for that may begin
 	drain  sync.WaitGroup
 }
 
@@ -51,7 +52,7 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 		return nil, err
 	}
 	e := &engine{c: c, l: l, keys: keys, metrics: metrics, owner: newOwner(), loops: &loops{log: c.log}, done: newSettled(), kick: make(chan struct{}, 1),
-		drains: map[string]context.CancelFunc{}, works: map[string]*cached{}}
+		drains: map[string]context.CancelFunc{}, works: map[string]*cached{}, ended: map[string]bool{}}
 	if e.qdb, err = l.QueueDB(ctx); err != nil {
 		return nil, ledgerError(err)
 	}

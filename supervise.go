@@ -82,6 +82,7 @@ func (e *engine) take(ctx context.Context, run ledger.Run) error {
 			signs.Wait()
 			e.mu.Lock()
 			delete(e.drains, run.ID)
+			e.ended[run.Policy] = true
 			e.mu.Unlock()
 			e.nudge() // another run may have waited for this one
 		}()

@@ -110,9 +110,10 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 			return err
 		}
 		var failed []error
+		ended := e.takeEnded()
 		for _, st := range stages {
 			// A clock that was set back makes both waits look long: then it is looked again.
-			if !st.next.IsZero() && now.Before(st.next) && now.Sub(st.ticked).Abs() < tidyEvery {
+			if !ended[st.p.Name] && !st.next.IsZero() && now.Before(st.next) && now.Sub(st.ticked).Abs() < tidyEvery {
 				continue
 			}
 			if err := e.tickOne(ctx, st, now); err != nil {
@@ -129,6 +130,15 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 		case <-every.C:
 		}
 	}
+}
+
+// takeEnded are the policies of which a run ended here since it was last asked.
+func (e *engine) takeEnded() map[string]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ended := e.ended
+	e.ended = map[string]bool{}
+	return ended
 }
 
 func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) error {
