@@ -37,12 +37,13 @@ var mayImport = map[string][]string{
 	"internal/dispatch": {"policy", "schedule", "internal/ledger"},
 	"internal/worker":   {"policy", "task", "audit", "internal/hold", "internal/target", "internal/ledger"},
 	"internal/alert":    {"internal/ledger"},
+	"internal/pool":     {"api", "internal/dispatch", "internal/ledger"},
 	"internal/web":      {"api", "audit", "policy", "internal/hold", "internal/dispatch", "internal/ledger"},
 
 	// The hub wires them all together, and only it.
 	"": {
 		"policy", "schedule", "task", "audit", "api", "internal/hold", "internal/keyring", "internal/riverq",
-		"internal/ledger", "internal/target", "internal/dispatch", "internal/worker", "internal/alert", "internal/web",
+		"internal/ledger", "internal/target", "internal/dispatch", "internal/worker", "internal/alert", "internal/web", "internal/pool",
 	},
 	"cmd/curfew": {"", "api", "internal/demo"}, // the demo brings its own library
 
