@@ -136,7 +136,7 @@ func TestServeUnderFire(t *testing.T) {
 		engine, ledger    string
 		services, workers int
 		policies, seconds int
-	}{{postgres, ledgerWithin, 2, 3, 10, 60}, {sqlite, ledgerFile, 2, 0, 4, 30}} {
+	}{{postgres, ledgerWithin, 2, 3, 10, 90}, {sqlite, ledgerFile, 2, 0, 4, 40}} {
 		t.Run(c.engine, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() {
