@@ -86,6 +86,10 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 		f.Database = name
 		findings = append(findings, f)
 	}
+	if client := c.pool(name); client != nil {
+		add(checkPool(ctx, name, client))
+		return nil, findings
+	}
 	db, err := c.database(ctx, name)
 	if err != nil {
 		add(findingOf(err, "database_unreachable"))

@@ -11,6 +11,7 @@ import (
 	"curfew.dev/curfew/internal/dispatch"
 	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/pool"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/internal/worker"
 	"curfew.dev/curfew/policy"
@@ -23,8 +24,11 @@ type work struct {
 	l    *ledger.Ledger
 	run  ledger.Run
 	p    *policy.Policy
-	job  *target.Job
+	job  *target.Job // nil when a pool does the work
 	keys *keyring.Keyring
+
+	remote  *pool.Remote // nil when this process does the work
+	retried func()       // counts batches that the pool tries again; may be nil
 }
 
 // bind opens what an open run needs. An error of KindRefused says that the run cannot begin as things stand.
@@ -36,6 +40,9 @@ func (c *Curfew) bind(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*w
 	keys, err := c.keys()
 	if err != nil {
 		return nil, err
+	}
+	if client := c.pool(p.Database); client != nil {
+		return c.bindPool(l, run, p, keys, client), nil
 	}
 	db, table, err := c.prepare(ctx, l, p)
 	if err != nil {
@@ -67,6 +74,9 @@ func (w *work) executor(waits []time.Duration) executor {
 
 // options are those of a drain in this process.
 func (w *work) options() dispatch.Options {
+	if w.remote != nil {
+		return w.remoteOptions()
+	}
 	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log, Worker: w.executor(shortWaits)}
 }
 
@@ -82,7 +92,10 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 	o := w.options()
 	o.Stop = req.Stop
 	if req.Progress != nil {
-		estimate := c.estimate(ctx, w.job)
+		estimate := func(int64) int64 { return -1 }
+		if w.job != nil {
+			estimate = c.estimate(ctx, w.job)
+		}
 		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(r.Planned), Done: r.Planned}) }
 	}
 	defer c.own(ctx, l, run.ID)()
@@ -92,7 +105,9 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 
 // start fixes how the run pages and what table it is about. A run that was begun keeps both, or cannot go on: then it ends.
 func (w *work) start(ctx context.Context) error {
-	c, l := w.c, w.l
+	if w.remote != nil {
+		return w.startRemote(ctx)
+	}
 	now, err := w.job.Begin(ctx)
 	if err != nil {
 		return targetError("", err)
@@ -101,10 +116,25 @@ func (w *work) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := w.running(ctx, plan); err != nil || w.run.State.Ended() {
+		return err
+	}
+	began, err := w.began()
+	if err != nil {
+		return err
+	}
+	if err := w.job.Adopt(began, now); err != nil {
+		return w.fail(ctx, "schema_changed", err)
+	}
+	return nil
+}
+
+// running says in the ledger that the run is worked on, with this plan unless it has one.
+func (w *work) running(ctx context.Context, plan []byte) error {
 	begins := w.run.State == ledger.Accepted
-	started, err := l.Start(ctx, w.run.ID, plan)
+	started, err := w.l.Start(ctx, w.run.ID, plan)
 	if errors.Is(err, ledger.ErrRunEnded) { // another process was at work on it, and is done
-		w.run, err = l.Get(ctx, w.run.ID)
+		w.run, err = w.l.Get(ctx, w.run.ID)
 		return ledgerError(err)
 	}
 	if err != nil {
@@ -113,21 +143,19 @@ func (w *work) start(ctx context.Context) error {
 	w.run = started
 	hook("started")
 	if begins {
-		c.event(ctx, "run_started", w.run)
-	}
-	began, err := w.began()
-	if err != nil {
-		return err
-	}
-	if err := w.job.Adopt(began, now); err != nil {
-		ended, eerr := l.End(ctx, w.run.ID, ledger.Failed, "schema_changed", err.Error())
-		if eerr == nil {
-			w.run = ended
-			c.event(ctx, "run_failed", ended)
-		}
-		return ledgerError(eerr)
+		w.c.event(ctx, "run_started", w.run)
 	}
 	return nil
+}
+
+// fail ends the run, which cannot go on.
+func (w *work) fail(ctx context.Context, why string, cause error) error {
+	ended, err := w.l.End(ctx, w.run.ID, ledger.Failed, why, cause.Error())
+	if err == nil {
+		w.run = ended
+		w.c.event(ctx, "run_failed", ended)
+	}
+	return ledgerError(err)
 }
 
 // began is what the first process that worked on the run fixed.
@@ -183,8 +211,10 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 	switch {
 	case errors.Is(err, dispatch.ErrInterrupted), errors.Is(err, context.Canceled):
 		kind, detail, err = KindInterrupted, "", fmt.Errorf("run %.12s was interrupted after %d rows", run.ID, run.Planned)
-	case target.Transient(err):
+	case target.Transient(err), KindOf(err) == KindUnreachable:
 		kind = KindUnreachable
+	case KindOf(err) == KindRefused:
+		kind, hint = KindRefused, HintOf(err)
 	case target.Denied(err):
 		hint = "curfew check " + run.Policy + " names the right that is missing; then " + hint
 	}

@@ -154,7 +154,7 @@ func (e *engine) work(ctx context.Context, run ledger.Run) (*work, error) {
 	k.used = time.Now()
 	e.mu.Unlock()
 	k.once.Do(func() {
-		if k.w, k.err = e.c.bind(ctx, e.l, run); k.err != nil {
+		if k.w, k.err = e.c.bind(ctx, e.l, run); k.err != nil || k.w.remote != nil {
 			return
 		}
 		var began target.Start
@@ -195,6 +195,9 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	w, err := e.work(ctx, run)
 	if err != nil {
 		return e.failed(ctx, run, err, last)
+	}
+	if w.remote != nil {
+		return nil // it was queued while the file had the database's url: whoever drains the run finds that out
 	}
 	o := w.options()
 	batch, err := o.FromLedger(run.ID, lb)

@@ -17,6 +17,7 @@ import (
 
 	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/pool"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
 )
@@ -41,13 +42,14 @@ type Curfew struct {
 	mu  sync.Mutex // guards what follows; held while something is opened, so that it is opened once
 	led *ledger.Ledger
 	dbs map[string]*target.DB
+	far map[string]*pool.Client // of databases that a worker pool works on
 	key *keyring.Keyring
 }
 
 // Open reads the policy file. The ledger and the databases are opened when they are first needed, so that a command which
 // needs none works while all of them are down.
 func Open(_ context.Context, opts Options) (*Curfew, error) {
-	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, clock: opts.Clock, dbs: map[string]*target.DB{}}
+	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, clock: opts.Clock, dbs: map[string]*target.DB{}, far: map[string]*pool.Client{}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -99,6 +101,9 @@ func (c *Curfew) Close() error {
 	for name, db := range c.dbs {
 		errs = append(errs, db.Close())
 		delete(c.dbs, name)
+	}
+	for _, client := range c.far {
+		client.Close()
 	}
 	if c.led != nil {
 		errs = append(errs, c.led.Close())
@@ -249,6 +254,9 @@ func (c *Curfew) databaseConfig(name string) (*policy.Database, error) {
 	conf, ok := c.file.Databases[name]
 	if !ok {
 		return nil, fail(KindNotFound, "the databases are "+strings.Join(c.DatabaseNames(), ", "), "no database %q in %s", name, c.fileName())
+	}
+	if conf.Workers != nil {
+		return nil, fail(KindRefused, "run the command beside that pool, with its policy file", "database %s is out of reach from here: a worker pool works on it", name)
 	}
 	return conf, nil
 }

@@ -124,7 +124,7 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 			return open, nil
 		}
 	}
-	if err != nil {
+	if err != nil && c.pool(p.Database) == nil { // a pool looks at its database when the run begins
 		if _, _, err := c.prepare(ctx, l, p); err != nil {
 			return ledger.Run{}, err
 		}
@@ -179,6 +179,15 @@ func (c *Curfew) Cancel(ctx context.Context, id, reason string) (api.Run, error)
 
 // prepare opens the policy's database and answers an error when no run may begin there.
 func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy) (*target.DB, *target.Table, error) {
+	db, table, err := c.usable(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return db, table, c.sameClock(ctx, l, db)
+}
+
+// usable is prepare without a look at the clock.
+func (c *Curfew) usable(ctx context.Context, p *policy.Policy) (*target.DB, *target.Table, error) {
 	db, table, err := c.fit(ctx, p)
 	if err != nil {
 		return nil, nil, err
@@ -196,7 +205,7 @@ func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy
 	case err != nil:
 		return nil, nil, targetError(p.Database, err)
 	}
-	return db, table, c.sameClock(ctx, l, db)
+	return db, table, nil
 }
 
 // sameClock refuses a database whose clock and the ledger's tell different times: due-ness would mean two things.

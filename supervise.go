@@ -205,7 +205,11 @@ func (e *engine) drainQueued(ctx context.Context, run ledger.Run) (ledger.Run, e
 		return w.run, err
 	}
 	o := w.options()
-	o.Worker, o.Enqueue = queued{e, run.ID}, e.enqueue(w)
+	if w.remote != nil {
+		o.Waited, w.retried = e.metrics.AdmissionWaited, e.metrics.BatchRetried
+	} else {
+		o.Worker, o.Enqueue = queued{e, run.ID}, e.enqueue(w)
+	}
 	ran, err := dispatch.Drain(ctx, run.ID, o)
 	if ended := (*dispatch.EndedError)(nil); errors.As(err, &ended) {
 		return ended.Run, nil // whoever ended it has said so

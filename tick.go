@@ -188,7 +188,7 @@ func (e *engine) watchLag(ctx context.Context, beat func()) error {
 	defer every.Stop()
 	for {
 		for _, p := range e.c.file.Policies {
-			if p.Schedule == nil {
+			if p.Schedule == nil || e.c.pool(p.Database) != nil { // a pool does not say how old its rows are
 				continue
 			}
 			if err := e.lookLag(ctx, p); err != nil && ctx.Err() == nil {

@@ -143,7 +143,10 @@ func (w *site) start(ctx context.Context, args ...string) (*service, error) {
 			}
 			var said struct{ Msg, Level, Address string }
 			if json.Unmarshal([]byte(line), &said) == nil && (said.Msg == "listening" || said.Msg == "working") {
-				ready <- said.Address
+				select {
+				case ready <- said.Address:
+				default: // it has said so before
+				}
 			}
 			if said.Level != "INFO" {
 				r.last = line
@@ -178,8 +181,13 @@ func (r *service) kill() {
 	<-r.over
 }
 
-// call sends a request with a token and reads the answer into out, which may be nil. Another status than want is an error.
-func (r *service) call(ctx context.Context, c *http.Client, token, method, path, key, body string, want int, out any) error {
+// call sends a request with a token and reads the answer into out, which may be nil. A POST is one for a run, under a key of the
+// caller's if there is one.
+func (r *service) call(ctx context.Context, c *http.Client, token, method, path, key, body string, out any) error {
+	want := http.StatusOK
+	if method == http.MethodPost {
+		want = http.StatusAccepted
+	}
 	req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
 	if err != nil {
 		return err
@@ -207,6 +215,8 @@ func (r *service) call(ctx context.Context, c *http.Client, token, method, path,
 	return json.Unmarshal(text, out)
 }
 
+func runsOf(policy string) string { return "/v1/policies/" + policy + "/runs" }
+
 // timed is what of a run's JSON tells how long it took.
 type timed struct {
 	answer
@@ -218,14 +228,14 @@ type timed struct {
 func (r *service) trigger(ctx context.Context, token, policy string, asOf time.Time) (timed, error) {
 	var run timed
 	body := fmt.Sprintf(`{"as_of": %q}`, asOf.Format(time.RFC3339Nano))
-	if err := r.call(ctx, http.DefaultClient, token, http.MethodPost, "/v1/policies/"+policy+"/runs", "bench", body, http.StatusAccepted, &run); err != nil {
+	if err := r.call(ctx, http.DefaultClient, token, http.MethodPost, runsOf(policy), "bench", body, &run); err != nil {
 		return run, err
 	}
 	for run.Ended == nil {
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return run, err
 		}
-		if err := r.call(ctx, http.DefaultClient, token, http.MethodGet, "/v1/runs/"+run.ID, "", "", http.StatusOK, &run); err != nil {
+		if err := r.call(ctx, http.DefaultClient, token, http.MethodGet, "/v1/runs/"+run.ID, "", "", &run); err != nil {
 			return run, err
 		}
 	}

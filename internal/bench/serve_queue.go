@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -77,7 +76,9 @@ func (th through) policies(a *arena) string {
 	return fmt.Sprintf(`%sdatabases:
   bench: {url: %q}
 policies:
-  ev: {authority: a benchmark, database: bench, table: ev, until: at, action: delete, mode: enforce, batch: {rows: %d, in_flight: %d, pace: none}}
+  ev:
+    {authority: a benchmark, database: bench, table: ev, until: at, action: delete, mode: enforce,
+     batch: {rows: %d, in_flight: %d, pace: none}}
 `, pool, a.url, th.rows, queueInFlight)
 }
 
@@ -138,7 +139,14 @@ func (w *site) passage(ctx context.Context, run string, queued bool) (g passage,
 		if err := rows.Scan(&seq, &created, &settled, &us); err != nil {
 			return err
 		}
-		from, to := instant(created), instant(settled)
+		from, err := instant(created)
+		if err != nil {
+			return err
+		}
+		to, err := instant(settled)
+		if err != nil {
+			return err
+		}
 		admitted[seq] = from
 		g.batches++
 		g.takes = append(g.takes, time.Duration(us)*time.Microsecond)
@@ -154,8 +162,9 @@ func (w *site) passage(ctx context.Context, run string, queued bool) (g passage,
 		if err := rows.Scan(&seq, &started); err != nil {
 			return err
 		}
-		g.waits = append(g.waits, max(0, instant(started).Sub(admitted[seq])))
-		return nil
+		at, err := instant(started)
+		g.waits = append(g.waits, max(0, at.Sub(admitted[seq]))) // the queue's clock on SQLite has milliseconds only
+		return err
 	})
 	if err == nil && len(g.waits) != g.batches {
 		err = fmt.Errorf("the ledger has %d batches and the queue %d", g.batches, len(g.waits))
@@ -177,27 +186,27 @@ func each(ctx context.Context, db *sql.DB, query, arg string, fn func(*sql.Rows)
 	return rows.Err()
 }
 
-// instant reads what either ledger and the queue have: on SQLite text, the queue's in milliseconds.
-func instant(v any) time.Time {
+// instant reads what either ledger and its queue have: on SQLite text, the queue's in milliseconds.
+func instant(v any) (time.Time, error) {
 	switch v := v.(type) {
 	case time.Time:
-		return v
+		return v, nil
 	case string:
-		for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05"} {
-			if t, err := time.Parse(layout, strings.Replace(v, " +0000 UTC", "", 1)); err == nil {
-				return t
+		for _, layout := range []string{time.RFC3339Nano, time.DateTime} {
+			if t, err := time.Parse(layout, v); err == nil {
+				return t, nil
 			}
 		}
 	}
-	return time.Time{}
+	return time.Time{}, fmt.Errorf("%v is no instant", v)
 }
 
 // queueing compares curfew run with curfew serve, on the same data.
 func queueing(ctx context.Context, s *settings, p *postgres, t table, r *report) error {
 	for _, rows := range []int{1000, 10000} {
 		fmt.Fprintf(r, "\n**A run through the queue**: %s rows in batches of %s, %d in flight, flat out\n\n", thousands(t.due), thousands(rows), queueInFlight)
-		r.WriteString("| | rows a second | time, of `curfew run` | CPU s | a batch: admitted to begun, p50 | p99 | executed, p50 | admitted to settled, p50 | not executing |\n" +
-			"|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+		r.WriteString("| | rows a second | time, of `curfew run` | CPU s | a batch: admitted to begun, p50 | p99 |" +
+			" executed, p50 | admitted to settled, p50 | not executing |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 		for _, lite := range []bool{true, false} {
 			ways := []through{{name: "`curfew run`", lite: lite, rows: rows}, {name: "`curfew serve`", lite: lite, rows: rows, serve: true}}
 			got, err := done(ctx, s, p, t, ways, s.rounds)
@@ -233,7 +242,8 @@ func (r *report) passages(name string, g, than []passage) {
 		rates, cpus, idle = append(rates, one.rate()), append(cpus, one.cpu.Seconds()), append(idle, one.idle())
 		waits, takes, totals = append(waits, one.waits...), append(takes, one.takes...), append(totals, one.totals...)
 	}
-	fmt.Fprintf(r, "| %s | %s | %s | %.1f | %s | %s | %.1f ms | %.1f ms | %.0f %% |\n", name, thousands(int(median(rates))), span(ratios), median(cpus),
+	fmt.Fprintf(r, "| %s | %s | %s | %.1f | %s | %s | %.1f ms | %.1f ms | %.0f %% |\n",
+		name, thousands(int(median(rates))), span(ratios), median(cpus),
 		orDash("%.1f ms", quantile(waits, 0.5)), orDash("%.1f ms", quantile(waits, 0.99)), quantile(takes, 0.5), quantile(totals, 0.5), 100*median(idle))
 }
 
@@ -247,7 +257,8 @@ func scaling(ctx context.Context, s *settings, p *postgres, t table, r *report) 
 		way("`curfew serve` with 1 worker, and 1 `curfew worker` with 1", 1, 1), way("and 3", 1, 3),
 	}
 	fmt.Fprintf(r, "\n**More workers**: the same run, %d in flight, ledger on PostgreSQL\n\n", queueInFlight)
-	r.WriteString("| | batches of 1,000: rows a second | of the first line | batches of 10,000: rows a second | of the first line |\n|---|---:|---:|---:|---:|\n")
+	r.WriteString("| | batches of 1,000: rows a second | of the first line | batches of 10,000: rows a second | of the first line |\n" +
+		"|---|---:|---:|---:|---:|\n")
 	lines := make([]string, len(ways))
 	for _, rows := range []int{1000, 10000} {
 		for i := range ways {

@@ -42,7 +42,7 @@ func TestGaps(t *testing.T) {
 
 		month := h.read()
 		r := admitOne(t, l, started(t, l, "p"), 1, 6)
-		r = settleOne(t, l, r, 1, Outcomes{"deleted": 3, "set": 1, "held": 2})
+		settleOne(t, l, r, 1, Outcomes{"deleted": 3, "set": 1, "held": 2})
 		settled := admitOne(t, l, started(t, l, "p", func(a *Acceptance) { a.Mode = "shadow" }), 1, 6)
 		settleOne(t, l, settled, 1, Outcomes{"due": 6})
 		accept(t, l, an("r", IdentityOnce()))

@@ -56,10 +56,10 @@ func (c *Client) Host() string {
 	return "the pool"
 }
 
-// Databases asks the pool what it works on.
+// Databases asks the pool what it works on, once: somebody waits for the answer.
 func (c *Client) Databases(ctx context.Context) ([]string, error) {
 	var a databasesAnswer
-	_, err := c.do(ctx, http.MethodGet, pathDatabases, nil, nil, &a)
+	_, err := c.once(ctx, http.MethodGet, pathDatabases, nil, nil, &a)
 	return a.Items, err
 }
 
@@ -148,7 +148,7 @@ func (c *Client) problem(resp *http.Response, text []byte) error {
 		return &dispatch.BusyError{Reason: "busy", After: retryAfter(resp.Header, time.Now())}
 	case resp.StatusCode == http.StatusServiceUnavailable:
 		return &dispatch.BusyError{Reason: "unavailable", After: retryAfter(resp.Header, time.Now())}
-	case stopped && stopReason(why):
+	case stopped && word(why):
 		return &dispatch.StopError{Why: why, Err: errors.New(p.Detail)}
 	case p.Why == whyBatch:
 		return &attemptError{p.Detail}
@@ -161,9 +161,9 @@ func (c *Client) problem(resp *http.Response, text []byte) error {
 	return &Unreachable{errors.New(p.Detail)}
 }
 
-// stopReason accepts what can be the why_ended of a run: it is told in tables and becomes a label.
-func stopReason(why string) bool {
-	return len(why) > 0 && len(why) <= 40 && !strings.ContainsFunc(why, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+// word accepts what can be an outcome, or the why_ended of a run: both are told in tables and become labels.
+func word(s string) bool {
+	return len(s) > 0 && len(s) <= 40 && !strings.ContainsFunc(s, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
 }
 
 // longestTold is the longest wait that is believed.

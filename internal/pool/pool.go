@@ -162,6 +162,11 @@ func (a batchAnswer) done() (dispatch.Done, error) {
 	if s.Outcomes == nil {
 		s.Outcomes = ledger.Outcomes{}
 	}
+	for name := range s.Outcomes {
+		if !word(name) {
+			return dispatch.Done{}, fmt.Errorf("the pool names an outcome %q, which is none", name)
+		}
+	}
 	for _, b := range a.Blocked {
 		row := ledger.BlockedRow{Outcome: b.Outcome, Reason: b.Reason}
 		hash, err := hex.DecodeString(b.Row)

@@ -265,7 +265,7 @@ func (r *Remote) execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, 
 			giveUp = failed.detail
 		default:
 			attempt++
-			wait, pause = pause, pause*time.Duration(max(1, r.o.Factor))
+			wait, pause = pause, min(pause*time.Duration(max(1, r.o.Factor)), longestTold)
 			if r.o.Retried != nil {
 				r.o.Retried()
 			}

@@ -38,6 +38,9 @@ func NewMetrics() *Metrics {
 	for _, answer := range []string{"202", "401", "403", "404", "409", "422", "429", "500", "503"} {
 		m.triggers.WithLabelValues(answer)
 	}
+	for _, reason := range []string{"busy", "unavailable"} { // what a worker pool says
+		m.waits.WithLabelValues(reason)
+	}
 	m.registry.MustRegister(m.triggers, m.unauthorised, m.retries, m.waits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
