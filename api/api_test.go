@@ -60,9 +60,9 @@ func TestJSON(t *testing.T) {
 		{"finding", api.Finding{Policy: "circulation", Database: "library", Level: api.LevelWarn, Code: "no_index", Message: "m", Hint: "h", Statement: "s"},
 			`{"policy":"circulation","database":"library","level":"warn","code":"no_index","message":"m","hint":"h","statement":"s"}`},
 		{"plan of nothing due", api.PolicyPlan{Policy: "circulation", Mode: "shadow", Action: "delete", Database: "library", Table: "circulation_event",
-			Rule: "r", AsOf: at("2026-07-01T02:00:00Z"), Cutoff: at("2024-07-01T02:00:00Z")},
+			Rule: "r", AsOf: at("2026-07-01T02:00:00Z"), Cutoff: at("2024-07-01T02:00:00Z"), Next: []time.Time{}},
 			`{"policy":"circulation","stage":"","mode":"shadow","action":"delete","authority":"","database":"library","table":"circulation_event","rule":"r","where":"","unless":"",` +
-				`"as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","due":0,"oldest":"","nulls":0,"unreadable":0,"guarded":0,"held":0,"blocked":0,"cascaded":0,"schedule":"","open_run":""}`},
+				`"as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","due":0,"oldest":"","nulls":0,"unreadable":0,"guarded":0,"held":0,"blocked":0,"cascaded":0,"schedule":"","next":[],"open_run":""}`},
 		{"explanation", api.Explanation{Policy: "circulation", Row: "0f", AsOf: at("2026-07-01T02:00:00Z"), Cutoff: at("2024-07-01T02:00:00Z"),
 			Conditions: []api.Condition{{Name: "exists", Passes: ptr(false), Detail: "d"}, {Name: "guard"}}, Verdict: "v"},
 			`{"policy":"circulation","stage":"","row":"0f","as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","exists":false,"trigger":null,` +
