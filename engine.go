@@ -177,7 +177,7 @@ func (e *engine) forget(run string) {
 // execute is what the queue calls for one batch. Nil means that the batch needs no more work: it is settled, or its run has ended.
 // Any other error brings it back later, under the same key.
 func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last bool) error {
-	defer e.done.tell(b.Run)
+	defer e.done.tell(b.Run, b.Seq)
 	lb, err := e.l.BatchOf(ctx, b.Run, b.Seq)
 	if err != nil {
 		return err
@@ -267,35 +267,45 @@ func (e executor) giveUp(ctx context.Context, b dispatch.Batch, cause error) (di
 	return done(e.w.GiveUp(ctx, asWork(b), cause))
 }
 
-// settled tells who waits for a batch that this process has settled some. It only makes waiting shorter: the ledger decides.
+// settled tells who waits for a batch that this process is done with it. It only makes waiting shorter: the ledger decides.
 type settled struct {
 	mu      sync.Mutex
-	waiting map[string]chan struct{} // by run; closed when something of it was settled
+	waiting map[batchName]chan struct{} // closed when it may be settled
 }
 
-func newSettled() *settled { return &settled{waiting: map[string]chan struct{}{}} }
+type batchName struct {
+	run string
+	seq int64
+}
 
-// next is closed when a batch of the run is settled in this process from now on.
-func (s *settled) next(run string) <-chan struct{} {
+func newSettled() *settled { return &settled{waiting: map[batchName]chan struct{}{}} }
+
+// next is closed when this process is done with the batch, from now on. forget it when nobody waits any more.
+func (s *settled) next(run string, seq int64) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting[run] == nil {
-		s.waiting[run] = make(chan struct{})
+	b := batchName{run, seq}
+	if s.waiting[b] == nil {
+		s.waiting[b] = make(chan struct{})
 	}
-	return s.waiting[run]
+	return s.waiting[b]
 }
 
-func (s *settled) tell(run string) {
+func (s *settled) tell(run string, seq int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ch := s.waiting[run]; ch != nil {
+	b := batchName{run, seq}
+	if ch := s.waiting[b]; ch != nil {
 		close(ch)
-		delete(s.waiting, run)
+		delete(s.waiting, b)
 	}
 }
+
+// forget is tell for a waiter that leaves.
+func (s *settled) forget(run string, seq int64) { s.tell(run, seq) }
 
 // lookEvery is how often a dispatcher asks the ledger for batches that other processes execute.
-const lookEvery = 250 * time.Millisecond
+const lookEvery = 50 * time.Millisecond
 
 // queued is the worker of a dispatcher that has a queue: it waits until somebody has done the batch.
 type queued struct {
@@ -304,14 +314,17 @@ type queued struct {
 }
 
 func (q queued) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
+	defer q.e.done.forget(q.run, b.Seq)
 	for {
-		wake := q.e.done.next(q.run)
+		wake := q.e.done.next(q.run, b.Seq)
 		s, ok, err := q.e.l.SettledBatch(ctx, q.run, b.Seq)
 		if err != nil {
 			return dispatch.Done{}, err
 		}
 		if ok {
-			return dispatch.Done{Settlement: s, Settled: true, TooLong: s.Planned == 0 && s.Deferred > 0, Took: s.Duration}, nil
+			// A batch that was handed on because it took too long has no duration; one that found too many rows has.
+			tooLong := s.Planned == 0 && s.Deferred > 0 && s.Duration == 0
+			return dispatch.Done{Settlement: s, Settled: true, TooLong: tooLong, Took: s.Duration}, nil
 		}
 		run, err := q.e.l.Get(ctx, q.run)
 		if err != nil {

@@ -141,7 +141,8 @@ type OccurrenceFilter struct {
 	Limit  int       // 0: all
 }
 
-// Occurrences lists the scheduled instants that are in the ledger and what became of them, the newest first.
+// Occurrences lists scheduled instants and what became of them, the newest first. Those that passed while no process was there to
+// record them are missed, as the next process will record them.
 func (c *Curfew) Occurrences(ctx context.Context, f OccurrenceFilter) ([]api.OccurrenceItem, error) {
 	items := []api.OccurrenceItem{}
 	if c.noLedgerYet() {
@@ -151,6 +152,9 @@ func (c *Curfew) Occurrences(ctx context.Context, f OccurrenceFilter) ([]api.Occ
 	if err != nil {
 		return nil, err
 	}
+	if items, err = c.unrecorded(ctx, l, f); err != nil {
+		return nil, err
+	}
 	const page = 500
 	filter := ledger.OccurrenceFilter{Policy: f.Policy, State: ledger.OccurrenceState(f.State), Before: f.Before, Limit: page}
 	for {
@@ -158,17 +162,66 @@ func (c *Curfew) Occurrences(ctx context.Context, f OccurrenceFilter) ([]api.Occ
 		if err != nil {
 			return nil, ledgerError(err)
 		}
+		last := len(some) < filter.Limit
+		if !last {
+			// Others may have the same instant as the last of these: all of them come with the next page.
+			cut := slices.IndexFunc(some, func(o ledger.Occurrence) bool { return o.At.Equal(some[len(some)-1].At) })
+			if cut == 0 {
+				filter.Limit *= 2
+				continue
+			}
+			some = some[:cut]
+		}
 		for _, o := range some {
-			if o.At.Before(f.From) || f.Limit > 0 && len(items) == f.Limit {
-				return items, nil
+			if o.At.Before(f.From) || f.Limit > 0 && len(items) >= f.Limit {
+				return items[:min(len(items), cmp.Or(f.Limit, len(items)))], nil
 			}
 			items = append(items, wireOccurrence(o))
 		}
-		if len(some) < page {
-			return items, nil
+		if last {
+			return items[:min(len(items), cmp.Or(f.Limit, len(items)))], nil
 		}
-		filter.Before = some[len(some)-1].At
+		filter.Before, filter.Limit = some[len(some)-1].At, page
 	}
+}
+
+// unrecorded are the instants that passed and that no process has recorded, the newest first.
+func (c *Curfew) unrecorded(ctx context.Context, l *ledger.Ledger, f OccurrenceFilter) ([]api.OccurrenceItem, error) {
+	items := []api.OccurrenceItem{}
+	now, err := l.Now(ctx)
+	if err != nil {
+		return nil, ledgerError(err)
+	}
+	states, err := c.scheduleStates(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	pauses, err := c.pauses(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range c.file.Policies {
+		state, seen := states[stageName{p.Name, ""}]
+		if f.Policy != "" && f.Policy != p.Name || !seen {
+			continue
+		}
+		what, why := string(ledger.OccurrenceMissed), ledger.WhyNoProcess
+		if _, paused := pauses[p.Name]; paused {
+			what, why = string(ledger.OccurrenceSkipped), ledger.WhyPaused
+		}
+		if f.State != "" && f.State != what {
+			continue
+		}
+		for _, at := range overdue(p, state, now, maxUnrecorded) {
+			if at.Before(f.From) || !f.Before.IsZero() && !at.Before(f.Before) {
+				continue
+			}
+			items = append(items, api.OccurrenceItem{Policy: p.Name, At: at.UTC(), StartBy: at.Add(lateness(p)).UTC(),
+				External: p.Schedule.By == "external", State: what, Why: why, CreatedAt: now, EndedAt: &now})
+		}
+	}
+	slices.SortStableFunc(items, func(a, b api.OccurrenceItem) int { return b.At.Compare(a.At) })
+	return items, nil
 }
 
 // wireOccurrence is an occurrence as it is shown.

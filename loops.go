@@ -49,7 +49,7 @@ func (l *loops) Go(ctx context.Context, name string, fn func(ctx context.Context
 				wait = time.Second
 			}
 			l.note(s, err)
-			l.log.ErrorContext(ctx, "loop_restarted", "loop", name, "wait", wait, "err", err)
+			l.log.ErrorContext(ctx, "loop_restarted", "loop", name, "wait", wait.String(), "err", err)
 			select {
 			case <-ctx.Done():
 				return

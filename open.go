@@ -39,6 +39,8 @@ type Curfew struct {
 	actor string
 	clock func() time.Time // nil: the machine's
 
+	lent *ledger.Ledger // somebody else's, who closes it
+
 	mu  sync.Mutex // guards what follows; held while something is opened, so that it is opened once
 	led *ledger.Ledger
 	dbs map[string]*target.DB
@@ -105,10 +107,10 @@ func (c *Curfew) Close() error {
 	for _, client := range c.far {
 		client.Close()
 	}
-	if c.led != nil {
+	if c.led != nil && c.led != c.lent {
 		errs = append(errs, c.led.Close())
-		c.led = nil
 	}
+	c.led = nil
 	return errors.Join(errs...)
 }
 
@@ -198,6 +200,10 @@ func (c *Curfew) ledger(ctx context.Context) (*ledger.Ledger, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.led != nil {
+		return c.led, nil
+	}
+	if c.lent != nil {
+		c.led = c.lent
 		return c.led, nil
 	}
 	l, err := ledger.Open(ctx, c.ledgerOptions())

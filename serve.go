@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"curfew.dev/curfew/internal/alert"
@@ -67,7 +68,7 @@ func Serve(ctx context.Context, opts Options, so ServeOptions) error {
 	}
 }
 
-// service is what outlives a reload: the address it listens on, its counters, and the ledger that answers come from.
+// service is what outlives a reload: the address it listens on, its counters, and the ledger.
 type service struct {
 	l       *ledger.Ledger
 	stop    func() // answers no more requests
@@ -77,6 +78,7 @@ type service struct {
 }
 
 func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
+	c.lent = s.l // one for the whole process: SQLite's writers queue in it, in order
 	if _, err := c.schedules(); err != nil {
 		return nil, err
 	}
@@ -116,7 +118,7 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 		case err := <-done: // it could not begin, or ctx is done
 			return nil, errors.Join(err, e.c.Close())
 		case <-s.so.Stop:
-			e.c.log.InfoContext(ctx, "stopping", "within", StopWithin)
+			e.c.log.InfoContext(ctx, "stopping", "within", StopWithin.String())
 			s.stop()
 		case <-s.so.Reload:
 			if next = s.reload(ctx, opts, e); next == nil {
@@ -157,7 +159,11 @@ func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, &Error{Kind: KindRefused, Err: fmt.Errorf("listen on %s: %w", addr, err), Hint: "is another curfew serving there? --listen names another address"}
+		hint := "give an address of this machine and a port, as in " + DefaultListen
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "is another curfew serving there? --listen names another address"
+		}
+		return nil, &Error{Kind: KindRefused, Err: fmt.Errorf("listen on %s: %w", addr, err), Hint: hint}
 	}
 	h, err := web.New(web.Options{Ledger: s.l, Engine: front{s.current.Load}, Problem: problem, Metrics: s.metrics, Logger: e.c.log})
 	if err != nil {

@@ -1,12 +1,16 @@
 package curfew
 
 import (
+	"log/slog"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"curfew.dev/curfew/internal/dbtest"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/policy"
 )
 
 const called = `  sessions: {database: app, table: session, until: {column: expires, unit: s}, action: delete, mode: enforce,
@@ -110,5 +114,70 @@ func TestServeAfter(t *testing.T) {
 			t.Errorf("%v: %+v", got, runs[0])
 		}
 		d.halt()
+	}
+}
+
+// Without an index, and with the rows that are not due lying first, a page is an estimate that may be far off. The daemon cuts such a
+// batch and goes on with pages as large as before.
+func TestServeScatteredRows(t *testing.T) {
+	url := dbtest.Postgres(t)
+	db := dbtest.Open(t, url)
+	for _, stmt := range []string{
+		"CREATE TABLE session (token uuid PRIMARY KEY DEFAULT gen_random_uuid(), account_id bigint, expires timestamptz NOT NULL, ip inet)",
+		"INSERT INTO session (account_id, expires) SELECT 1 + g % 1000, now() - g * interval '2 minutes' + interval '14 days' FROM generate_series(1, 50000) g",
+		"ANALYZE session",
+	} {
+		if _, err := db.ExecContext(t.Context(), stmt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	file, err := policy.Parse([]byte("version: 1\ndatabases: {app: {url: \""+url+"\"}}\npolicies:\n"+
+		"  sessions: {database: app, table: session, until: expires, keep: 7d, action: delete, mode: enforce, batch: {rows: 1000, in_flight: 2, target: 500ms, pace: none}}\n"),
+		policy.Options{Path: filepath.Join(dir, "curfew.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Config: file, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Actor: "test"}
+	c, err := Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Install(t.Context(), "app", false); err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.policy("sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.accept(t.Context(), l, p, RunRequest{Policy: "sessions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- Serve(t.Context(), opts, ServeOptions{Listen: "127.0.0.1:0", Stop: stop}) }()
+	for deadline := time.After(60 * time.Second); !run.State.Ended(); {
+		select {
+		case err := <-done:
+			t.Fatal(err)
+		case <-deadline:
+			t.Fatalf("%+v", run)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if run, err = l.Get(t.Context(), run.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if run.State != ledger.Succeeded || run.Outcomes["deleted"] < 34000 || run.BatchesTotal > 120 {
+		t.Errorf("%s, %v in %d batches", run.State, run.Outcomes, run.BatchesTotal)
 	}
 }

@@ -148,7 +148,7 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 			}
 			return e.fail(ctx, run, why, err)
 		}
-		e.c.log.WarnContext(ctx, "run_retried", "run", run.ID, "policy", run.Policy, "attempt", attempt, "wait", wait, "err", err)
+		e.c.log.WarnContext(ctx, "run_retried", "run", run.ID, "policy", run.Policy, "attempt", attempt, "wait", wait.String(), "err", err)
 		if pause(ctx, wait) != nil {
 			return nil
 		}

@@ -173,6 +173,8 @@ func (e *engine) told(ctx context.Context, t ledger.Ticked) {
 			e.c.log.ErrorContext(ctx, "occurrence_missed", args...)
 		case ledger.OccurrenceSkipped:
 			e.c.log.WarnContext(ctx, "run_skipped", args...)
+		case ledger.OccurrenceOK, ledger.OccurrenceShadow:
+			e.c.log.DebugContext(ctx, "occurrence_ended", append(args, "state", string(o.State))...)
 		default:
 			e.c.log.WarnContext(ctx, "occurrence_ended", append(args, "state", string(o.State))...)
 		}

@@ -29,7 +29,7 @@ func (f front) Trigger(ctx context.Context, req web.TriggerRequest) (web.Trigger
 	if req.Stage != "" {
 		return web.Triggered{}, fail(KindUsage, "leave stage out", "policy %s has no stages", p.Name)
 	}
-	if err := e.c.notPaused(ctx, e.l, p.Name); err != nil {
+	if err := e.mayBegin(ctx, p, req); err != nil {
 		return web.Triggered{}, err
 	}
 	if err := e.expect(ctx, p); err != nil {
@@ -47,6 +47,22 @@ func (f front) Trigger(ctx context.Context, req web.TriggerRequest) (web.Trigger
 		e.nudge()
 	}
 	return web.Triggered{Run: wireRun(run), Fresh: fresh}, nil
+}
+
+// mayBegin refuses a call for a policy that is paused, unless it asks again for a run that it named before.
+func (e *engine) mayBegin(ctx context.Context, p *policy.Policy, req web.TriggerRequest) error {
+	paused := e.c.notPaused(ctx, e.l, p.Name)
+	if paused == nil || req.Key == "" {
+		return paused
+	}
+	mode := string(p.Mode)
+	if req.Shadow {
+		mode = string(policy.Shadow)
+	}
+	if _, err := e.l.Get(ctx, ledger.RunID(p.Name, "", mode, ledger.IdentityKey(req.Key))); err != nil {
+		return paused
+	}
+	return nil
 }
 
 func (e *engine) acceptCall(ctx context.Context, p *policy.Policy, req web.TriggerRequest) (ledger.Run, bool, error) {
@@ -202,10 +218,14 @@ func problem(err error) api.Problem {
 	case KindUnreachable:
 		status = http.StatusServiceUnavailable
 	}
-	if errors.Is(err, ledger.ErrOtherBody) {
-		status = http.StatusUnprocessableEntity
+	hint := HintOf(err)
+	switch future := (*ledger.FutureError)(nil); {
+	case errors.Is(err, ledger.ErrOtherBody):
+		status, hint = http.StatusUnprocessableEntity, "use another Idempotency-Key; this one stands for the request that it was used with first"
+	case errors.As(err, &future):
+		hint = "give an as_of that has passed, or none for now"
 	}
-	p := api.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: err.Error(), Hint: HintOf(err)}
+	p := api.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: err.Error(), Hint: hint}
 	if status == http.StatusInternalServerError {
 		p.Detail, p.Hint = "", "" // it is in the log
 	}

@@ -24,7 +24,6 @@ const (
 	Expired         = "occurrence.expired"
 	SkippedStreak   = "occurrence.skipped_streak"
 	PolicyChanged   = "policy.changed" // another text is in force, or a run by hand executes one
-	ScheduleChanged = "schedule.changed"
 	ScheduleRemoved = "schedule.removed"
 	RetentionLag    = "retention.lag"
 	PauseForgotten  = "policy.pause_forgotten"
@@ -192,19 +191,14 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return r.runEnded(ctx, e)
 	case ledger.ActionOccurrenceEnded:
 		return r.occurrenceEnded(ctx, e)
-	case ledger.ActionScheduleChanged, ledger.ActionScheduleRemoved:
-		b, err := body[struct{ Stage, Expr, Was string }](e)
+	case ledger.ActionScheduleRemoved: // another cron is another text of the policy, and told as that
+		b, err := body[struct{ Stage, Expr string }](e)
 		if err != nil {
 			return err
 		}
-		d := data{Policy: e.Policy, Stage: b.Stage, Actor: e.Actor, Was: b.Was, Now: b.Expr}
-		kind := ScheduleChanged
-		d.Message = fmt.Sprintf("%s: its schedule changed from %s to %s", name(e.Policy, b.Stage), b.Was, b.Expr)
-		if e.Action == ledger.ActionScheduleRemoved {
-			kind, d.Was, d.Now = ScheduleRemoved, b.Expr, ""
-			d.Message = fmt.Sprintf("%s: its schedule (%s) is no longer in the policy file; nothing starts it any more", name(e.Policy, b.Stage), b.Expr)
-		}
-		return r.add(d, kind, fmt.Sprint(e.Seq), e.At)
+		d := data{Policy: e.Policy, Stage: b.Stage, Actor: e.Actor, Was: b.Expr}
+		d.Message = fmt.Sprintf("%s: its schedule (%s) is no longer in the policy file; nothing starts it any more", name(e.Policy, b.Stage), strings.ReplaceAll(strings.Trim(b.Expr, ";"), ";", ", "))
+		return r.add(d, ScheduleRemoved, fmt.Sprint(e.Seq), e.At)
 	}
 	return nil
 }

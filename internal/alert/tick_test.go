@@ -49,10 +49,11 @@ func TestThreeNightsDown(t *testing.T) {
 	if d := b.said(all[0]); d.Count != 3 || d.Why != ledger.WhyNoProcess || d.Last.Sub(*d.First) != 48*time.Hour {
 		t.Errorf("%+v", d)
 	}
-	s.Expr = "0 2 * * * "
-	tick()
+	if err := b.l.Unschedule(t.Context(), s.Policy, s.Stage); err != nil {
+		t.Fatal(err)
+	}
 	b.pass(b.loop())
-	if diff := cmp.Diff([]string{Missed, ScheduleChanged}, b.kinds()); diff != "" {
+	if diff := cmp.Diff([]string{Missed, ScheduleRemoved}, b.kinds()); diff != "" {
 		t.Error(diff)
 	}
 }

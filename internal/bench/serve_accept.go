@@ -13,7 +13,7 @@ import (
 const (
 	acceptFor    = 2 * time.Second        // one measurement
 	acceptPause  = 100 * time.Millisecond // between the calls of a caller who does not hurry
-	acceptTokens = 80
+	acceptTokens = 100
 	acceptSlots  = 6 // workers for cleanup that curfew serve has unless told otherwise
 	callsBase    = "curfew_bench_calls"
 )

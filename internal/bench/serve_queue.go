@@ -205,7 +205,7 @@ func instant(v any) (time.Time, error) {
 func queueing(ctx context.Context, s *settings, p *postgres, t table, r *report) error {
 	for _, rows := range []int{1000, 10000} {
 		fmt.Fprintf(r, "\n**A run through the queue**: %s rows in batches of %s, %d in flight, flat out\n\n", thousands(t.due), thousands(rows), queueInFlight)
-		r.WriteString("| | rows a second | time, of `curfew run` | CPU s | a batch: admitted to begun, p50 | p99 |" +
+		r.WriteString("| | rows a second | time, of `curfew run` | CPU s client | a batch: admitted to begun, p50 | p99 |" +
 			" executed, p50 | admitted to settled, p50 | not executing |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 		for _, lite := range []bool{true, false} {
 			ways := []through{{name: "`curfew run`", lite: lite, rows: rows}, {name: "`curfew serve`", lite: lite, rows: rows, serve: true}}
@@ -239,7 +239,7 @@ func (r *report) passages(name string, g, than []passage) {
 	var waits, takes, totals []time.Duration
 	for i, one := range g {
 		ratios = append(ratios, one.wall.Seconds()/than[i].wall.Seconds())
-		rates, cpus, idle = append(rates, one.rate()), append(cpus, one.cpu.Seconds()), append(idle, one.idle())
+		rates, cpus, idle = append(rates, one.rate()), append(cpus, one.cpu.Seconds()/float64(one.rows)*1e6), append(idle, one.idle())
 		waits, takes, totals = append(waits, one.waits...), append(takes, one.takes...), append(totals, one.totals...)
 	}
 	fmt.Fprintf(r, "| %s | %s | %s | %.1f | %s | %s | %.1f ms | %.1f ms | %.0f %% |\n",

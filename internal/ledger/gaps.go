@@ -151,7 +151,7 @@ type StageHealth struct {
 	// Missed, Failed and Expired count the occurrences after the as_of of LastOK, and after the last occurrence that ended
 	// as ok or shadow.
 	Missed, Failed, Expired int64
-	Skips                   int64 // how many of the last occurrences in a row were skipped
+	Skips                   int64 // how many of the last occurrences in a row were skipped, since the last ok run
 }
 
 // LastRuns returns the health of every stage that has a schedule or ever had a run, by policy and stage.
@@ -216,6 +216,6 @@ func (l *Ledger) fillHealth(ctx context.Context, h *StageHealth) (err error) {
 		return err
 	}
 	return l.queryRow(ctx, `SELECT count(*) FROM @occurrence WHERE policy = $1 AND stage = $2 AND state = 'skipped'
-		AND at > COALESCE((SELECT at FROM @occurrence WHERE policy = $1 AND stage = $2 AND state NOT IN ('skipped', 'pending')
-			ORDER BY at DESC LIMIT 1), $3)`, h.Policy, h.Stage, stamp(time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC))).Scan(&h.Skips)
+		AND at > $3 AND at > COALESCE((SELECT at FROM @occurrence WHERE policy = $1 AND stage = $2 AND state NOT IN ('skipped', 'pending')
+			ORDER BY at DESC LIMIT 1), $3)`, h.Policy, h.Stage, stamp(since)).Scan(&h.Skips)
 }

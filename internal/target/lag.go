@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// OldestDue is when the oldest row that a run at this instant would take up became due; nil when there is none, or when its
-// trigger is out of time.Time's reach. known is false where no index would serve the question: it is not worth a scan.
+// OldestDue is when the oldest row that a run at this instant would remove became due; nil when there is none, or when its
+// trigger is out of time.Time's reach. Rows that are guarded, held or referenced by others are left out. known is false where no index would serve the question: it is not worth a scan.
 func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err error) {
 	if !j.trig.ordered() {
 		return nil, false, nil
@@ -21,6 +21,12 @@ func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err er
 	j.where(q, phaseMain, nil, nil)
 	j.unguarded(q)
 	x.notHeld(q)
+	for _, fk := range j.restricting { // what the database will not let go is told by the runs
+		if fk.ChildSelect && fk.Child != j.t.Label {
+			q.add(" AND NOT ")
+			j.referencedBy(q, fk)
+		}
+	}
 	q.add(" ORDER BY ", j.d.ident(j.trig.column.Name), " LIMIT 1")
 	var text sql.NullString
 	switch err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&text); {

@@ -78,6 +78,9 @@ func place(a address) tuple { return tuple{{textValue, a.String()}} }
 // maxWindow bounds the blocks that one statement looks at (64 MiB), so that it ends in time where few rows are due.
 const maxWindow = 8192
 
+// fewRows is how many due rows a look at some blocks must find before anything is concluded from it.
+const fewRows = 16
+
 // fewBlocks is up to how many blocks a page is cut by the row: in so few, a count of the first says nothing about the others.
 const fewBlocks = 4
 
@@ -114,6 +117,10 @@ func (j *Job) pagePlace(ctx context.Context, c cursor, n int) (Page, error) {
 				return placePage(at, at, 0, heap), nil
 			}
 			look = min(2*look, maxWindow)
+			continue
+		}
+		if s.due < fewRows && int(s.due) < n && look < min(maxWindow, s.size-at.block) {
+			look = min(4*look, maxWindow) // too few to conclude from
 			continue
 		}
 		blocks := min(look*int64(n)/s.due, maxWindow, s.size-at.block)
