@@ -27,6 +27,7 @@ type engine struct {
 	l       *ledger.Ledger
 	keys    *keyring.Keyring
 	owner   string
+	read    time.Time // when the policy file was read, by the ledger's clock
 	qdb     *ledger.QueueDB
 	queue   *riverq.Client
 	metrics *web.Metrics
@@ -34,11 +35,12 @@ type engine struct {
 	done    *settled
 	kick    chan struct{} // something happened that the supervisor should look at now
 
-	mu     sync.Mutex
-	drains map[string]context.CancelFunc // runs that this process drains
-	works  map[string]*cached            // runs that it has executed batches of lately
-	ended  map[string]bool               // policies of which a run ended here: what waited for that may begin
-	drain  sync.WaitGroup
+	mu        sync.Mutex
+	drains    map[string]context.CancelFunc // runs that this process drains
+	works     map[string]*cached            // runs that it has executed batches of lately
+	databases map[string]string             // of policy revisions
+	ended     map[string]bool               // policies of which a run ended here: what waited for that may begin
+	drain     sync.WaitGroup
 }
 
 // newEngine opens what the service cannot do without: the ledger, the key and the queue.
@@ -52,7 +54,10 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 		return nil, err
 	}
 	e := &engine{c: c, l: l, keys: keys, metrics: metrics, owner: newOwner(), loops: &loops{log: c.log}, done: newSettled(), kick: make(chan struct{}, 1),
-		drains: map[string]context.CancelFunc{}, works: map[string]*cached{}, ended: map[string]bool{}}
+		drains: map[string]context.CancelFunc{}, works: map[string]*cached{}, ended: map[string]bool{}, databases: map[string]string{}}
+	if e.read, err = l.Now(ctx); err != nil {
+		return nil, ledgerError(err)
+	}
 	if e.qdb, err = l.QueueDB(ctx); err != nil {
 		return nil, ledgerError(err)
 	}
@@ -88,14 +93,29 @@ func (e *engine) run(ctx context.Context, workersOnly bool, more func(ctx contex
 	}
 	<-ctx.Done()
 	stopLoops()
-	e.loops.wait()
-	e.drain.Wait()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopWithin)
 	defer cancel()
+	// A ledger that does not answer must not keep us: what it did not hear, another process finds out.
+	if !within(stop, func() { e.loops.wait(); e.drain.Wait() }) {
+		e.c.log.WarnContext(ctx, "stopped_late", "after", StopWithin.String())
+		return nil
+	}
 	if err := e.queue.Stop(stop); err != nil {
 		e.c.log.WarnContext(ctx, "queue_stopped_late", "err", err)
 	}
 	return e.qdb.Close()
+}
+
+// within waits for fn, and reports whether it came to its end before ctx did.
+func within(ctx context.Context, fn func()) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); fn() }()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // watchQueue makes the service not ready when the queue fetches no more.
@@ -126,6 +146,9 @@ func (e *engine) enqueue(w *work) func(context.Context, *sql.Tx, string, []int64
 		return e.queue.InsertTx(ctx, tx, batches)
 	}
 }
+
+// wake makes this process look for what enqueue has committed.
+func (e *engine) wake() { e.queue.Wake(riverq.Cleanup) }
 
 // cached is a run bound to its table, kept while batches of it come.
 type cached struct {
@@ -193,6 +216,9 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 		return e.fail(ctx, run, "batch_failed", fmt.Errorf("batch %d had its %d attempts, and none came to an end", b.Seq, b.Attempts))
 	}
 	w, err := e.work(ctx, run)
+	if KindOf(err) == KindNotFound { // a database that is not in this process's file
+		return riverq.ErrElsewhere
+	}
 	if err != nil {
 		return e.failed(ctx, run, err, last)
 	}
@@ -201,6 +227,10 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	}
 	o := w.options()
 	batch, err := o.FromLedger(run.ID, lb)
+	if errors.Is(err, keyring.ErrOtherKey) {
+		e.c.log.ErrorContext(ctx, "other_key", "run", run.ID, "policy", run.Policy, "err", err, "hint", "give all processes on this ledger the same installation's key")
+		return riverq.ErrElsewhere
+	}
 	if err != nil {
 		return e.failed(ctx, run, &dispatch.StopError{Why: "sealed_otherwise", Err: err}, last)
 	}

@@ -43,7 +43,7 @@ type Curfew struct {
 
 	mu  sync.Mutex // guards what follows; held while something is opened, so that it is opened once
 	led *ledger.Ledger
-	dbs map[string]*target.DB
+	dbs map[string]*governed
 	far map[string]*pool.Client // of databases that a worker pool works on
 	key *keyring.Keyring
 }
@@ -51,7 +51,7 @@ type Curfew struct {
 // Open reads the policy file. The ledger and the databases are opened when they are first needed, so that a command which
 // needs none works while all of them are down.
 func Open(_ context.Context, opts Options) (*Curfew, error) {
-	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, clock: opts.Clock, dbs: map[string]*target.DB{}, far: map[string]*pool.Client{}}
+	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, clock: opts.Clock, dbs: map[string]*governed{}, far: map[string]*pool.Client{}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -100,8 +100,12 @@ func (c *Curfew) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
-	for name, db := range c.dbs {
-		errs = append(errs, db.Close())
+	for name, g := range c.dbs {
+		g.mu.Lock()
+		if g.db != nil {
+			errs = append(errs, g.db.Close())
+		}
+		g.mu.Unlock()
 		delete(c.dbs, name)
 	}
 	for _, client := range c.far {
@@ -233,6 +237,16 @@ func (c *Curfew) now(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
+// connectWithin is how long a governed database may take to answer the first time.
+const connectWithin = 15 * time.Second
+
+// governed is a governed database that is opened when it is first needed. Each has a lock of its own: one that does not answer keeps
+// nobody from the others.
+type governed struct {
+	mu sync.Mutex
+	db *target.DB
+}
+
 // database opens a governed database.
 func (c *Curfew) database(ctx context.Context, name string) (*target.DB, error) {
 	conf, err := c.databaseConfig(name)
@@ -240,11 +254,20 @@ func (c *Curfew) database(ctx context.Context, name string) (*target.DB, error) 
 		return nil, err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if db := c.dbs[name]; db != nil {
-		return db, nil
+	g := c.dbs[name]
+	if g == nil {
+		g = &governed{}
+		c.dbs[name] = g
 	}
-	db, err := target.Open(ctx, name, c.local(conf.URL), target.OpenOptions{MaxConns: conf.MaxWorkers, Logger: c.log, Clock: c.clock})
+	c.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.db != nil {
+		return g.db, nil
+	}
+	connect, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	db, err := target.Open(connect, name, c.local(conf.URL), target.OpenOptions{MaxConns: conf.MaxWorkers, Logger: c.log, Clock: c.clock})
 	if err != nil {
 		hint := "is it up, and may we connect? its URL is under databases in " + c.fileName()
 		if engineOf(conf.URL) == target.SQLite {
@@ -252,7 +275,7 @@ func (c *Curfew) database(ctx context.Context, name string) (*target.DB, error) 
 		}
 		return nil, &Error{Kind: KindUnreachable, Hint: hint, Err: oneLine(err)}
 	}
-	c.dbs[name] = db
+	g.db = db
 	return db, nil
 }
 
@@ -312,6 +335,7 @@ func ledgerError(err error) error {
 	var (
 		known     *Error
 		ambiguous *ledger.AmbiguousError
+		unset     *ledger.UnsetError
 		future    *ledger.FutureError
 		sticks    *ledger.AsOfSticksError
 		owned     *ledger.OwnedError
@@ -330,7 +354,9 @@ func ledgerError(err error) error {
 	case errors.As(err, &ambiguous):
 		return wrap(KindUsage, "give more digits of the id")
 	case errors.As(err, &future):
-		return wrap(KindUsage, "an instant that has passed, or no --as-of for now")
+		return wrap(KindUsage, "give an instant that has passed, or no as_of for now")
+	case errors.As(err, &unset):
+		return wrap(KindUsage, "give the instant that was meant, or no as_of for now")
 	case errors.As(err, &sticks):
 		return wrap(KindUsage, fmt.Sprintf("curfew show %s shows that run", shortID(sticks.Run.ID)))
 	case errors.As(err, &owned):

@@ -88,9 +88,12 @@ func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
 	}
 	for _, p := range c.file.Policies { // a text that changed is told, whenever it runs next
 		id, body := p.Revision()
-		if err := e.l.PutInForce(ctx, p.Name, id, body); err != nil {
+		if err := e.l.PutInForce(ctx, p.Name, id, body, c.source()); err != nil {
 			return nil, errors.Join(ledgerError(err), e.qdb.Close())
 		}
+	}
+	if err := e.retireGone(ctx); err != nil {
+		return nil, errors.Join(ledgerError(err), e.qdb.Close())
 	}
 	return e, nil
 }
@@ -140,10 +143,8 @@ func (s *service) reload(ctx context.Context, opts Options, old *engine) *engine
 		if c.file.Ledger != old.c.file.Ledger {
 			err = fail(KindRefused, "restart the service for another ledger", "the file names another ledger")
 		} else if e, err = s.open(ctx, c); err == nil {
-			if err = e.replace(ctx, old); err == nil {
-				c.log.InfoContext(ctx, "reloaded", "policies", len(c.file.Policies))
-				return e
-			}
+			c.log.InfoContext(ctx, "reloaded", "policies", len(c.file.Policies))
+			return e
 		}
 		err = errors.Join(err, c.Close())
 	}
@@ -228,18 +229,4 @@ func watchAlerts(l *alert.Loop) func(context.Context, func()) error {
 			}
 		}
 	}
-}
-
-// replace ends what left the policy file, before the engine of the new one takes over: a policy that is gone has its open runs
-// cancelled and its schedule ended.
-func (e *engine) replace(ctx context.Context, old *engine) error {
-	for _, p := range old.c.file.Policies {
-		if _, err := e.c.file.Policy(p.Name); err == nil {
-			continue
-		}
-		if err := e.retire(ctx, p.Name); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -42,6 +42,7 @@ type daemon struct {
 	logs  *lockedBuffer
 	file  string // the policies
 	led   string // the ledger
+	more  string // databases beside the application's
 
 	reload chan struct{}
 	stop   chan struct{}
@@ -121,7 +122,7 @@ func (d *daemon) sessions(n int, at time.Time) {
 }
 
 func (d *daemon) options() Options {
-	file, err := policy.Parse([]byte("version: 1\nledger: "+d.led+"\ndatabases: {app: {url: \"sqlite:app.db\"}}\npolicies:\n"+d.file), policy.Options{Path: filepath.Join(d.dir, "curfew.yaml")})
+	file, err := policy.Parse([]byte("version: 1\nledger: "+d.led+"\ndatabases: {"+d.more+"app: {url: \"sqlite:app.db\"}}\npolicies:\n"+d.file), policy.Options{Path: filepath.Join(d.dir, "curfew.yaml")})
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -280,6 +280,9 @@ func (k known) stuck(r ledger.Run) (ailment, bool) {
 	if r.State == ledger.AwaitingApproval {
 		return ailment{"run " + shortID(r.ID) + " waits for approval", "curfew show " + shortID(r.ID) + " says why"}, true
 	}
+	if what, waits := strings.CutPrefix(r.Detail, ledger.Waiting); waits {
+		return ailment{"run " + shortID(r.ID) + " waits and is tried again: " + what, "curfew check " + r.Policy + " tries the same database; curfew cancel " + shortID(r.ID) + " gives the run up"}, true
+	}
 	alive := r.AcceptedAt
 	for _, t := range []time.Time{r.StartedAt, r.Heartbeat} {
 		if t.After(alive) {

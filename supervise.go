@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/policy"
 )
+
+// mostRuns bounds how many runs a process works on at once. What is beyond waits for another process, or for one of these to end.
+const mostRuns = 64
 
 // superviseEvery is how often the open runs are looked at, unless something wakes the supervisor.
 const superviseEvery = time.Second
@@ -38,7 +42,14 @@ func (e *engine) supervise(ctx context.Context, beat func()) error {
 			return err
 		}
 		for _, run := range runs {
-			if run.Owner != "" && now.Sub(run.Heartbeat) < staleAfter || e.draining(run.ID) {
+			mine, n := e.draining(run.ID)
+			if mine || run.Owner != "" && now.Sub(run.Heartbeat) < staleAfter {
+				continue
+			}
+			if n >= mostRuns {
+				break
+			}
+			if !e.has(ctx, run) {
 				continue
 			}
 			if err := e.take(ctx, run); err != nil {
@@ -55,11 +66,31 @@ func (e *engine) supervise(ctx context.Context, beat func()) error {
 	}
 }
 
-func (e *engine) draining(run string) bool {
+// has reports whether the run's database is in this process's policy file. A run whose database is not is another process's.
+func (e *engine) has(ctx context.Context, run ledger.Run) bool {
+	e.mu.Lock()
+	name, known := e.databases[run.Revision]
+	e.mu.Unlock()
+	if !known {
+		p, err := e.c.storedPolicy(ctx, e.l, run)
+		if err != nil {
+			return true // whoever takes it finds out what is wrong with it
+		}
+		name = p.Database
+		e.mu.Lock()
+		e.databases[run.Revision] = name
+		e.mu.Unlock()
+	}
+	_, ok := e.c.file.Databases[name]
+	return ok
+}
+
+// draining reports whether this process works on the run, and on how many in all.
+func (e *engine) draining(run string) (bool, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, ok := e.drains[run]
-	return ok
+	return ok, len(e.drains)
 }
 
 // take claims a run and works on it until it ends, is lost to another process, or ctx is done.
@@ -118,7 +149,7 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 	if err != nil {
 		return e.fail(ctx, run, "revision_unreadable", err)
 	}
-	wait := p.Retry.Backoff
+	wait, settled := p.Retry.Backoff, run.BatchesSettled
 	for attempt := 1; ; attempt++ {
 		ready, err := e.mayStart(ctx, run, p)
 		if err == nil && ready {
@@ -142,6 +173,9 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 		case err == nil:
 			return nil
 		}
+		if now, gerr := e.l.Get(ctx, run.ID); gerr == nil && now.BatchesSettled > settled {
+			attempt, wait, settled = 1, p.Retry.Backoff, now.BatchesSettled // it got on: this is another trouble
+		}
 		if why := lasting(err); why != "" || attempt >= p.Retry.Attempts {
 			if why == "" {
 				why = "gave_up"
@@ -149,6 +183,9 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 			return e.fail(ctx, run, why, err)
 		}
 		e.c.log.WarnContext(ctx, "run_retried", "run", run.ID, "policy", run.Policy, "attempt", attempt, "wait", wait.String(), "err", err)
+		if werr := e.l.Wait(ctx, run.ID, err.Error()); werr != nil {
+			return werr
+		}
 		if pause(ctx, wait) != nil {
 			return nil
 		}
@@ -159,7 +196,7 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 // lasting is why a run cannot go on after an error that another try would meet again; "" for one that may pass.
 func lasting(err error) string {
 	switch KindOf(err) {
-	case KindRefused, KindConfig, KindNotFound, KindUsage:
+	case KindRefused, KindConfig, KindUsage:
 		return "refused"
 	}
 	return ""
@@ -184,8 +221,10 @@ func (e *engine) mayStart(ctx context.Context, run ledger.Run, p *policy.Policy)
 	}
 	before, err := e.l.Get(ctx, ledger.RunID(p.After, "", run.Mode, ledger.IdentityAsOf(run.AsOf)))
 	switch {
-	case errors.Is(err, ledger.ErrNotFound) || err == nil && !before.State.Ended():
-		return false, nil // it may still come; once it is too late to start, this run expires
+	case errors.Is(err, ledger.ErrNotFound):
+		return false, e.expireWaiting(ctx, run, p) // it may still come
+	case err == nil && !before.State.Ended():
+		return false, nil
 	case err != nil:
 		return false, err
 	case before.State == ledger.Succeeded:
@@ -193,6 +232,20 @@ func (e *engine) mayStart(ctx context.Context, run ledger.Run, p *policy.Policy)
 	}
 	_, err = e.l.End(ctx, run.ID, ledger.Skipped, "after_"+string(before.State), fmt.Sprintf("%s, which it comes after, ended as %s", p.After, before.State))
 	return false, err
+}
+
+// expireWaiting ends a run that waits for another policy's run which did not come in time. Where the schedule made the run, its
+// occurrence does the same.
+func (e *engine) expireWaiting(ctx context.Context, run ledger.Run, p *policy.Policy) error {
+	now, err := e.l.Now(ctx)
+	if err != nil || p.Schedule == nil || now.Sub(run.AcceptedAt) <= p.Schedule.StartWithin {
+		return err
+	}
+	ended, err := e.l.End(ctx, run.ID, ledger.Expired, "not_started", "no run of "+p.After+" came for this instant")
+	if err == nil {
+		e.c.event(ctx, "run_ended", ended)
+	}
+	return err
 }
 
 // drainQueued pages the run and sees its batches through the queue.
@@ -208,7 +261,7 @@ func (e *engine) drainQueued(ctx context.Context, run ledger.Run) (ledger.Run, e
 	if w.remote != nil {
 		o.Waited, w.retried = e.metrics.AdmissionWaited, e.metrics.BatchRetried
 	} else {
-		o.Worker, o.Enqueue = queued{e, run.ID}, e.enqueue(w)
+		o.Worker, o.Enqueue, o.Wake = queued{e, run.ID}, e.enqueue(w), e.wake
 	}
 	ran, err := dispatch.Drain(ctx, run.ID, o)
 	if ended := (*dispatch.EndedError)(nil); errors.As(err, &ended) {
@@ -227,6 +280,33 @@ func (e *engine) drainQueued(ctx context.Context, run ledger.Run) (ledger.Run, e
 	return ran, err
 }
 
+// source names the policy file, so that a service which reads it again knows what left it.
+func (c *Curfew) source() string {
+	path, err := filepath.Abs(c.fileName())
+	if err != nil {
+		return c.fileName()
+	}
+	return path
+}
+
+// retireGone ends what has left the policy file since a service read it last, in this process or in another one, before or after a
+// restart: such a policy's open runs are cancelled, and its schedule ends.
+func (e *engine) retireGone(ctx context.Context) error {
+	names, err := e.l.InForceFrom(ctx, e.c.source())
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := e.c.file.Policy(name); err == nil {
+			continue
+		}
+		if err := e.retire(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // retire ends what a policy that left the file has under way.
 func (e *engine) retire(ctx context.Context, name string) error {
 	runs, err := e.l.OpenRuns(ctx)
@@ -243,5 +323,8 @@ func (e *engine) retire(ctx context.Context, name string) error {
 		}
 		e.c.event(ctx, "run_ended", ended)
 	}
-	return e.l.Unschedule(ctx, name, "")
+	if err := e.l.Unschedule(ctx, name, ""); err != nil {
+		return err
+	}
+	return e.l.PutOutOfForce(ctx, name)
 }

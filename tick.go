@@ -29,6 +29,7 @@ type stageSchedule struct {
 	spec   ledger.Scheduled
 	next   time.Time // the next instant, by the ledger's clock
 	ticked time.Time
+	older  bool // another process has read its file later, and there the schedule differs
 }
 
 // schedules are those of the policy file.
@@ -98,7 +99,7 @@ func between(s schedule.Schedule) func(after, until time.Time, limit int) []time
 
 // tick turns schedules into occurrences and runs, by the ledger's clock. Any number of processes may do so at once.
 func (e *engine) tick(ctx context.Context, beat func()) error {
-	stages, err := e.c.schedules()
+	stages, err := e.schedules()
 	if err != nil {
 		return err
 	}
@@ -132,6 +133,15 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 	}
 }
 
+// schedules are those of the policy file, as this process read it.
+func (e *engine) schedules() ([]*stageSchedule, error) {
+	stages, err := e.c.schedules()
+	for _, st := range stages {
+		st.spec.Read = e.read
+	}
+	return stages, err
+}
+
 // takeEnded are the policies of which a run ended here since it was last asked.
 func (e *engine) takeEnded() map[string]bool {
 	e.mu.Lock()
@@ -148,6 +158,11 @@ func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) 
 			return err
 		}
 		e.told(ctx, t)
+		if t.Older != st.older {
+			if st.older = t.Older; st.older {
+				e.c.log.WarnContext(ctx, "schedule_of_another_file", "policy", st.p.Name, "hint", "another process read its policy file later, and there the schedule differs: reload this one (SIGHUP)")
+			}
+		}
 		if !t.More {
 			break
 		}

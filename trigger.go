@@ -87,7 +87,7 @@ func (e *engine) expect(ctx context.Context, p *policy.Policy) error {
 	if p.Schedule == nil || p.Schedule.By != "external" {
 		return nil
 	}
-	stages, err := e.c.schedules()
+	stages, err := e.schedules()
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func (b *lab) accept(policy, mode, cause, keep string, asOf ...time.Time) ledger
 		a.AsOf = &asOf[0]
 	}
 	if cause != "cli" { // a service accepts it, which has put the text in force before
-		if err := b.l.PutInForce(b.Context(), policy, a.RevisionID, text); err != nil {
+		if err := b.l.PutInForce(b.Context(), policy, a.RevisionID, text, "test"); err != nil {
 			b.Fatal(err)
 		}
 	}

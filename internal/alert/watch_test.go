@@ -433,8 +433,8 @@ func TestRetentionLag(t *testing.T) {
 		const at = "2026-07-10T02:00:00.000000Z"
 		for policy, oldest := range map[string]any{"behind": "2026-07-08T01:59:59.000000Z", "fine": "2026-07-09T02:00:00.000000Z",
 			"unlimited": "2020-01-01T00:00:00.000000Z", "empty": nil} {
-			if _, err := db.ExecContext(b.Context(), `INSERT INTO `+table+` (policy, stage, expr, cursor, ticked_at, oldest_due, oldest_at)
-				VALUES ($1, '', '@daily', $2, $2, $3, $2)`, policy, at, oldest); err != nil {
+			if _, err := db.ExecContext(b.Context(), `INSERT INTO `+table+` (policy, stage, expr, cursor, ticked_at, read_at, oldest_due, oldest_at)
+				VALUES ($1, '', '@daily', $2, $2, $2, $3, $2)`, policy, at, oldest); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -93,6 +93,7 @@ type Options struct {
 	// Enqueue, when set, puts admitted batches into a queue, in the transaction of their admission: then Worker does no work and
 	// waits until somebody has done it.
 	Enqueue func(ctx context.Context, tx *sql.Tx, run string, seqs []int64) error
+	Wake    func() // called when a transaction in which Enqueue was called has committed; may be nil
 	// Pool, when set, is the worker pool of another system, which lets batches in: then Worker waits until it has done them.
 	Pool   Pool
 	Waited func(reason string) // called each time Pool refused a batch for now; may be nil

@@ -361,6 +361,9 @@ func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 		return err
 	}
 	hook("stepped")
+	if d.Wake != nil && a != nil && len(a.Batches) > 0 {
+		d.Wake()
+	}
 	for _, s := range d.settle {
 		d.Logger.DebugContext(ctx, "batch_settled", "run", run.ID, "policy", run.Policy, "stage", run.Stage, "as_of", run.AsOf, "cutoff", run.Cutoff,
 			"batch", s.Batch.String(), "planned", s.Planned, "outcomes", map[string]int64(s.Outcomes), "deferred", s.Deferred, "took", s.Duration)
@@ -403,7 +406,11 @@ func (d *drain) requeue(ctx context.Context, batches []Batch) error {
 	for i, b := range batches {
 		seqs[i] = b.Seq
 	}
-	return d.Ledger.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.Enqueue(ctx, tx, d.run.ID, seqs) })
+	err := d.Ledger.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.Enqueue(ctx, tx, d.run.ID, seqs) })
+	if err == nil && d.Wake != nil {
+		d.Wake()
+	}
+	return err
 }
 
 // finish is called when the scan is over and nothing is in hand: it takes up what is left, or ends the run.

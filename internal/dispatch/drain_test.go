@@ -2,9 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,5 +107,31 @@ func TestCancelledElsewhere(t *testing.T) {
 	}
 	if got.State != ledger.Cancelled || got.Outcomes["deleted"] < 3 || got.Outcomes["deleted"] > 6 {
 		t.Errorf("the run ended as %s with %v", got.State, got.Outcomes)
+	}
+}
+
+// TestWake: the queue is woken for what is committed, and only then.
+func TestWake(t *testing.T) {
+	l, run := startedRun(t)
+	f := &fakeTable{batches: 3, execute: func(context.Context, Batch) (Done, error) { return deleted, nil }}
+	var enqueued, woken []int64
+	o := Options{Ledger: l, Pager: f, Worker: f, Sealer: openSealer{}, Logger: slog.New(slog.DiscardHandler),
+		Batch: policy.Batch{Rows: 1, InFlight: 1},
+		Enqueue: func(_ context.Context, _ *sql.Tx, _ string, seqs []int64) error {
+			enqueued = append(enqueued, seqs...)
+			return nil
+		},
+		Wake: func() {
+			seq := enqueued[len(enqueued)-1]
+			if _, err := l.BatchOf(t.Context(), run.ID, seq); err != nil {
+				t.Errorf("woken for batch %d: %v", seq, err)
+			}
+			woken = append(woken, seq)
+		}}
+	if _, err := Drain(t.Context(), run.ID, o); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int64{1, 2, 3}; !slices.Equal(woken, want) {
+		t.Errorf("woken for %v, want %v", woken, want)
 	}
 }

@@ -90,9 +90,8 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
 	case RevisionID(a.Revision) != a.RevisionID:
 		return Run{}, false, errors.New("accept: the revision's id is not the hash of its text")
 	}
-	var asked time.Time
-	if a.AsOf != nil {
-		asked = micros(*a.AsOf)
+	if err := a.checkAsOf(); err != nil {
+		return Run{}, false, err
 	}
 	id := RunID(a.Policy, a.Stage, a.Mode, a.Identity)
 	var run Run
@@ -109,7 +108,7 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
 				return err
 			}
 		}
-		if created, err = t.insertRun(ctx, id, a, asked); err != nil {
+		if created, err = t.insertRun(ctx, id, a, a.AsOf); err != nil {
 			return err
 		}
 		run, err = t.run(ctx, id)
@@ -118,10 +117,22 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance) (Run, bool, error) {
 	if err != nil {
 		return Run{}, false, fmt.Errorf("accept a run of %s: %w", a.Policy, err)
 	}
-	if !asked.IsZero() && !asked.Equal(run.AsOf) {
-		return Run{}, false, &AsOfSticksError{Run: run, Asked: asked}
+	if a.AsOf != nil && !micros(*a.AsOf).Equal(run.AsOf) {
+		return Run{}, false, &AsOfSticksError{Run: run, Asked: micros(*a.AsOf)}
 	}
 	return run, created, nil
+}
+
+// earliestAsOf is before every instant that a retention policy was ever run for. What is earlier is a time that somebody forgot
+// to set: the year 1 of Go and .NET, the 1900 of others.
+var earliestAsOf = time.Date(1970, 1, 2, 0, 0, 0, 0, time.UTC)
+
+// checkAsOf refuses an as_of that nobody can have meant.
+func (a *Acceptance) checkAsOf() error {
+	if a.AsOf != nil && a.AsOf.Before(earliestAsOf) {
+		return fmt.Errorf("accept a run of %s: %w", a.Policy, &UnsetError{AsOf: *a.AsOf})
+	}
+	return nil
 }
 
 // lockOpen keeps rivals from making an open run of the same policy, stage and mode until this transaction ends.
@@ -145,7 +156,7 @@ func (t *txn) openRun(ctx context.Context, a Acceptance) (Run, bool, error) {
 	return run, err == nil, err
 }
 
-func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asOf time.Time) (created bool, err error) {
+func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asked *time.Time) (created bool, err error) {
 	now, err := t.clock(ctx)
 	if err != nil {
 		return false, err
@@ -153,9 +164,11 @@ func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asOf time.
 	if err := t.checkClock(ctx, now); err != nil {
 		return false, err
 	}
-	if asOf.IsZero() {
-		asOf = now
-	} else if asOf.After(now) {
+	asOf := now
+	if asked != nil {
+		asOf = micros(*asked)
+	}
+	if asOf.After(now) {
 		return false, &FutureError{AsOf: asOf, Now: now}
 	}
 	if err := t.seeRevision(ctx, a, now); err != nil {
@@ -181,8 +194,8 @@ func (t *txn) insertRun(ctx context.Context, id string, a Acceptance, asOf time.
 }
 
 // PutInForce notes the text of a policy that a service keeps from now on, and audits when it is another one than before, also one
-// that comes back. Runs under way keep the text that they were accepted with.
-func (l *Ledger) PutInForce(ctx context.Context, policy, id string, body []byte) error {
+// that comes back. Runs under way keep the text that they were accepted with. source names the file that it is from.
+func (l *Ledger) PutInForce(ctx context.Context, policy, id string, body []byte, source string) error {
 	if RevisionID(body) != id {
 		return errors.New("put a policy in force: the revision's id is not the hash of its text")
 	}
@@ -196,12 +209,12 @@ func (l *Ledger) PutInForce(ctx context.Context, policy, id string, body []byte)
 		}
 		var was string
 		err = t.queryRow(ctx, `SELECT revision FROM @policy WHERE name = $1 {lock}`, policy).Scan(&was)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) || was == id {
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		changed, err := t.execOne(ctx, `INSERT INTO @policy (name, revision, since) VALUES ($1, $2, $3)
-			ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, since = excluded.since`, policy, id, stamp(now))
-		if err != nil || !changed {
+		if _, err := t.exec(ctx, `INSERT INTO @policy (name, revision, source, since) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, source = excluded.source, since = excluded.since`,
+			policy, id, source, stamp(now)); err != nil || was == id {
 			return err
 		}
 		return t.audit(entry{action: ActionPolicyInForce, policy: policy, body: struct {
@@ -211,6 +224,38 @@ func (l *Ledger) PutInForce(ctx context.Context, policy, id string, body []byte)
 	})
 	if err != nil {
 		return fmt.Errorf("put policy %s in force: %w", policy, err)
+	}
+	return nil
+}
+
+// InForceFrom are the policies that a file put in force last.
+func (l *Ledger) InForceFrom(ctx context.Context, source string) (names []string, err error) {
+	rows, err := l.query(ctx, `SELECT name FROM @policy WHERE source = $1 ORDER BY name`, source)
+	if err != nil {
+		return nil, fmt.Errorf("list the policies in force: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("list the policies in force: %w", err)
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+// PutOutOfForce forgets the text of a policy that left its file.
+func (l *Ledger) PutOutOfForce(ctx context.Context, policy string) error {
+	err := l.tx(ctx, func(t *txn) error {
+		gone, err := t.execOne(ctx, `DELETE FROM @policy WHERE name = $1`, policy)
+		if err != nil || !gone {
+			return err
+		}
+		return t.audit(entry{action: ActionPolicyOutOfForce, policy: policy, body: struct{}{}})
+	})
+	if err != nil {
+		return fmt.Errorf("put policy %s out of force: %w", policy, err)
 	}
 	return nil
 }

@@ -11,20 +11,21 @@ import (
 
 // The actions in the audit log.
 const (
-	ActionLedgerCreated   = "ledger_created"
-	ActionClockAccepted   = "clock_accepted"
-	ActionRevisionSeen    = "revision_seen"
-	ActionPolicyInForce   = "policy_in_force"
-	ActionDatabaseSeen    = "database_seen"
-	ActionRunAccepted     = "run_accepted"
-	ActionRunStarted      = "run_started"
-	ActionRunResumed      = "run_resumed"
-	ActionRunInterrupted  = "run_interrupted"
-	ActionRunEnded        = "run_ended"
-	ActionBatchIntent     = "batch_intent"
-	ActionBatchSettled    = "batch_settled"
-	ActionRowBlocked      = "row_blocked"
-	ActionBlockedReleased = "blocked_released"
+	ActionLedgerCreated    = "ledger_created"
+	ActionClockAccepted    = "clock_accepted"
+	ActionRevisionSeen     = "revision_seen"
+	ActionPolicyInForce    = "policy_in_force"
+	ActionPolicyOutOfForce = "policy_out_of_force"
+	ActionDatabaseSeen     = "database_seen"
+	ActionRunAccepted      = "run_accepted"
+	ActionRunStarted       = "run_started"
+	ActionRunResumed       = "run_resumed"
+	ActionRunInterrupted   = "run_interrupted"
+	ActionRunEnded         = "run_ended"
+	ActionBatchIntent      = "batch_intent"
+	ActionBatchSettled     = "batch_settled"
+	ActionRowBlocked       = "row_blocked"
+	ActionBlockedReleased  = "blocked_released"
 )
 
 // auditChunk is how many entries go into one statement: few distinct texts for

@@ -69,6 +69,13 @@ func (e *ClockError) Error() string {
 	return what + ": no run is accepted. Correct the clock; if it is right, say so with `curfew migrate --accept-clock`"
 }
 
+// UnsetError refuses an as_of so long ago that it must be a time that nobody set.
+type UnsetError struct{ AsOf time.Time }
+
+func (e *UnsetError) Error() string {
+	return fmt.Sprintf("as_of %s is no instant that a run can stand for: it looks like a time that was never set", e.AsOf.Format(time.RFC3339Nano))
+}
+
 // FutureError refuses an as_of after the ledger's now.
 type FutureError struct {
 	AsOf, Now time.Time

@@ -49,8 +49,8 @@ func (l *Ledger) Start(ctx context.Context, id string, plan []byte) (Run, error)
 				r.State, r.WhyEnded, r.EndedAt = Expired, WhyNotStarted, now
 				return t.end(ctx, &r)
 			}
-			r.State, r.StartedAt, r.Plan = Running, now, plan
-			if _, err := t.exec(ctx, `UPDATE @run SET state = $1, started_at = $2, plan = $3 WHERE id = $4`,
+			r.State, r.StartedAt, r.Plan, r.Detail = Running, now, plan, ""
+			if _, err := t.exec(ctx, `UPDATE @run SET state = $1, started_at = $2, plan = $3, detail = '' WHERE id = $4`,
 				string(Running), stamp(now), blob(plan), id); err != nil {
 				return err
 			}
@@ -100,6 +100,21 @@ func (l *Ledger) Interrupt(ctx context.Context, id, detail string) (Run, error) 
 		return Run{}, fmt.Errorf("interrupt run %s: %w", short(id), err)
 	}
 	return r, nil
+}
+
+// Waiting begins the detail of an open run that waits for something to come back.
+const Waiting = "waiting: "
+
+// Wait notes what an open run waits for, until it is started again. It is no change of state, and has no audit entry.
+func (l *Ledger) Wait(ctx context.Context, id, what string) error {
+	err := l.tx(ctx, func(t *txn) error {
+		_, err := t.exec(ctx, `UPDATE @run SET detail = $1 WHERE id = $2 AND ended_at IS NULL`, text(Waiting+what), id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("note what run %s waits for: %w", short(id), err)
+	}
+	return nil
 }
 
 // Claim makes owner the run's worker unless another one gave a sign of life less

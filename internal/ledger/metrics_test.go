@@ -29,7 +29,7 @@ func TestMeter(t *testing.T) {
 		}
 		exec(`INSERT INTO @revision (id, policy, body, first_seen) VALUES ('r', 'p0', '{}', $1)`, stamp(now))
 		for p := range 2 {
-			exec(`INSERT INTO @schedule (policy, stage, expr, cursor, ticked_at) VALUES ($1, '', 'x', $2, $2)`, fmt.Sprint("p", p), stamp(now.Add(-1000*time.Hour)))
+			exec(`INSERT INTO @schedule (policy, stage, expr, cursor, ticked_at, read_at) VALUES ($1, '', 'x', $2, $2, $2)`, fmt.Sprint("p", p), stamp(now.Add(-1000*time.Hour)))
 		}
 		m := l.NewMeter()
 		var clock time.Time

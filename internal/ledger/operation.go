@@ -21,6 +21,9 @@ func (l *Ledger) AcceptOperation(ctx context.Context, a Acceptance, body [32]byt
 	case RevisionID(a.Revision) != a.RevisionID:
 		return Run{}, false, errors.New("accept an operation: the revision's id is not the hash of its text")
 	}
+	if err := a.checkAsOf(); err != nil {
+		return Run{}, false, err
+	}
 	var run Run
 	var created bool
 	err := l.tx(ctx, func(t *txn) (err error) {
@@ -32,11 +35,7 @@ func (l *Ledger) AcceptOperation(ctx context.Context, a Acceptance, body [32]byt
 		if run, err = t.run(ctx, id); !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		asked := run.AsOf // the zero time
-		if a.AsOf != nil {
-			asked = micros(*a.AsOf)
-		}
-		if created, err = t.insertRun(ctx, id, a, asked); err != nil {
+		if created, err = t.insertRun(ctx, id, a, a.AsOf); err != nil {
 			return err
 		}
 		run, err = t.run(ctx, id)

@@ -23,6 +23,9 @@ type Scheduled struct {
 	Expr string
 	// Between returns the instants in (after, until], ascending, at most limit of them. It is a function of its arguments.
 	Between func(after, until time.Time, limit int) []time.Time
+	// Read is when the file was read that this is from, by the ledger's clock. Of two processes with different files the one that
+	// read later decides, and the other keeps its schedule. Zero: this one decides.
+	Read time.Time
 	// Was returns Between for an Expr of before, or nil when that can no longer be read. With it, what was due under the
 	// old schedule until it changed is recorded as well. May be nil.
 	Was func(expr string) func(after, until time.Time, limit int) []time.Time
@@ -44,6 +47,15 @@ type Ticked struct {
 	More     bool         // there was too much for one transaction: tick again at once
 	// FirstSeen and Changed say that the schedule starts afresh from now.
 	FirstSeen, Changed bool
+	Older              bool // another process read its file later: its schedule was kept, not this one
+}
+
+// was enumerates another expression, or is nil when nobody can.
+func (s *Scheduled) was(expr string) func(after, until time.Time, limit int) []time.Time {
+	if s.Was == nil || expr == "" {
+		return nil
+	}
+	return s.Was(expr)
 }
 
 // ScheduleState is how far a schedule has been turned into occurrences.
@@ -51,6 +63,7 @@ type ScheduleState struct {
 	Policy, Stage, Expr string
 	Cursor              time.Time // every instant up to and with this one has its occurrence
 	TickedAt            time.Time
+	ReadAt              time.Time  // when the file was read that Expr is from; only from Tick
 	OldestDue           *time.Time // due instant of the oldest due row when last looked up; nil: none was due, or nobody looked
 	OldestAt            *time.Time // when that was; nil: nobody looked
 }
@@ -76,8 +89,8 @@ func (s *Scheduled) check() error {
 }
 
 // The clock is read outside of what locks, so after any wait for a rival's tick.
-const selectSchedule = `WITH s AS (SELECT expr, cursor, ticked_at FROM @schedule WHERE policy = $1 AND stage = $2 {lock})
-	SELECT expr, cursor, ticked_at, {now} FROM s`
+const selectSchedule = `WITH s AS (SELECT expr, cursor, ticked_at, read_at FROM @schedule WHERE policy = $1 AND stage = $2 {lock})
+	SELECT expr, cursor, ticked_at, read_at, {now} FROM s`
 
 // lockSchedule reads a schedule and keeps other ticks of it out until the transaction ends. One that was never seen starts
 // now: it has no past.
@@ -85,7 +98,7 @@ func (t *txn) lockSchedule(ctx context.Context, s *Scheduled) (st ScheduleState,
 	st.Policy, st.Stage = s.Policy, s.Stage
 	read := func() error {
 		var now stamp
-		err := t.queryRow(ctx, selectSchedule, s.Policy, s.Stage).Scan(&st.Expr, (*stamp)(&st.Cursor), (*stamp)(&st.TickedAt), &now)
+		err := t.queryRow(ctx, selectSchedule, s.Policy, s.Stage).Scan(&st.Expr, (*stamp)(&st.Cursor), (*stamp)(&st.TickedAt), (*stamp)(&st.ReadAt), &now)
 		if t.now = micros(time.Time(now)); t.l.sqlite {
 			t.now = micros(t.l.clock())
 		}
@@ -99,8 +112,12 @@ func (t *txn) lockSchedule(ctx context.Context, s *Scheduled) (st ScheduleState,
 	if err != nil {
 		return st, false, err
 	}
-	fresh, err = t.execOne(ctx, `INSERT INTO @schedule (policy, stage, expr, cursor, ticked_at) VALUES ($1, $2, $3, $4, $4)
-		ON CONFLICT (policy, stage) DO NOTHING`, s.Policy, s.Stage, s.Expr, stamp(now))
+	file := s.Read
+	if file.IsZero() {
+		file = now
+	}
+	fresh, err = t.execOne(ctx, `INSERT INTO @schedule (policy, stage, expr, cursor, ticked_at, read_at) VALUES ($1, $2, $3, $4, $4, $5)
+		ON CONFLICT (policy, stage) DO NOTHING`, s.Policy, s.Stage, s.Expr, stamp(now), stamp(file))
 	if err != nil || fresh {
 		return st, fresh, err
 	}
@@ -192,7 +209,12 @@ func (l *Ledger) Unschedule(ctx context.Context, policy, stage string) error {
 				return err
 			}
 		}
-		_, err = t.exec(ctx, `UPDATE @schedule SET expr = '' WHERE policy = $1 AND stage = $2`, policy, stage)
+		now, err := t.clock(ctx)
+		if err != nil {
+			return err
+		}
+		// From now: a process with an older file does not bring it back.
+		_, err = t.exec(ctx, `UPDATE @schedule SET expr = '', read_at = $1 WHERE policy = $2 AND stage = $3`, stamp(now), policy, stage)
 		return err
 	})
 	if err != nil {

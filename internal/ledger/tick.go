@@ -67,6 +67,15 @@ func (k *tick) run(ctx context.Context) error {
 	if k.now, err = k.t.clock(ctx); err != nil {
 		return err
 	}
+	if st.Expr != k.s.Expr && !k.s.Read.IsZero() && !k.s.Read.After(st.ReadAt) {
+		// Another process read its file after us: its schedule is the one that is kept, by us too. Two that took turns would each
+		// pass over the other's instants.
+		k.done.Older = true
+		if k.s.Between = k.s.was(st.Expr); k.s.Between == nil {
+			return nil
+		}
+		k.s.Expr = st.Expr
+	}
 	back := st.Cursor.Sub(k.now)
 	if back > 0 && back <= clockBehind {
 		return nil // the clock went back a little: it will be here again
@@ -107,8 +116,12 @@ func (k *tick) audit(action, was string, since time.Time) error {
 }
 
 func (k *tick) move(ctx context.Context, expr string, cursor time.Time) error {
-	_, err := k.t.exec(ctx, `UPDATE @schedule SET expr = $1, cursor = $2, ticked_at = $3 WHERE policy = $4 AND stage = $5`,
-		expr, stamp(cursor), stamp(k.now), k.s.Policy, k.s.Stage)
+	read := time.Time{}
+	if expr == k.s.Expr { // else it is still the one of before, which has a file of its own
+		read = k.s.Read
+	}
+	_, err := k.t.exec(ctx, `UPDATE @schedule SET expr = $1, cursor = $2, ticked_at = $3, read_at = CASE WHEN $4 > read_at THEN $4 ELSE read_at END
+		WHERE policy = $5 AND stage = $6`, expr, stamp(cursor), stamp(k.now), stamp(read), k.s.Policy, k.s.Stage)
 	return err
 }
 
@@ -124,10 +137,7 @@ func (k *tick) readPause(ctx context.Context) error {
 func (k *tick) enumerate(ctx context.Context, st ScheduleState) error {
 	between, changed := k.s.Between, st.Expr != k.s.Expr
 	if changed {
-		between = nil
-		if k.s.Was != nil && st.Expr != "" {
-			between = k.s.Was(st.Expr)
-		}
+		between = k.s.was(st.Expr)
 	}
 	var instants []time.Time
 	if between != nil {
@@ -228,7 +238,7 @@ func (k *tick) insert(ctx context.Context, at time.Time, cause string) (Run, err
 	created, err := k.t.insertRun(ctx, id, Acceptance{
 		Policy: k.s.Policy, Stage: k.s.Stage, Mode: k.s.Mode, Identity: identity, Cause: cause,
 		Cutoff: k.s.Cutoff, RevisionID: k.s.RevisionID, Revision: k.s.Revision,
-	}, at)
+	}, &at)
 	if err != nil {
 		return Run{}, err
 	}

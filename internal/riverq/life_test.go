@@ -450,23 +450,3 @@ func TestPoison(t *testing.T) {
 		}
 	})
 }
-
-// TestLatency says how long a batch waits when nothing else is to do.
-func TestLatency(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
-		began := make(chan time.Time, 1)
-		c := start(t, p.client(t, func(context.Context, Batch, int, bool) error { began <- time.Now(); return nil }))
-		var waits []time.Duration
-		for i := range int64(40) {
-			insert(t, c, batch(i+1))
-			sent := time.Now()
-			waits = append(waits, receive(t, "an attempt", began).Sub(sent))
-			time.Sleep(rand.N(60 * time.Millisecond)) // out of step with the polling
-		}
-		slices.Sort(waits)
-		t.Logf("insert to start: p50 %s, p95 %s, max %s", waits[20], waits[38], waits[39])
-		if waits[20] > time.Second {
-			t.Errorf("half of the batches waited longer than %s", waits[20])
-		}
-	})
-}

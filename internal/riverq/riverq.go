@@ -92,6 +92,10 @@ type Options struct {
 	ID string
 }
 
+// ErrElsewhere is what Execute returns for a batch that this process cannot
+// execute and another one can. It counts as no attempt.
+var ErrElsewhere = errors.New("this process cannot execute the batch")
+
 // ErrNotMigrated means that River's tables are missing or old: see Migrate.
 var ErrNotMigrated = errors.New("the queue's tables are missing or old")
 
@@ -105,7 +109,7 @@ const (
 	// before River takes its job away. It is for a worker that hangs in a living
 	// process; the jobs of dead ones come back by the beat.
 	rescueMargin = 5 * time.Minute
-	cooldown     = 10 * time.Millisecond // between two looks at a queue, when jobs wait
+	cooldown     = time.Millisecond // between two looks at a queue, when jobs wait
 	keepDone     = time.Hour
 	hardStop     = 10 * time.Second // for what was cancelled to return
 	maxID        = 60
@@ -118,6 +122,7 @@ type Client struct {
 	log   *slog.Logger
 	river *river.Client[*sql.Tx]
 	pulse *pulse
+	woken woken
 
 	mu       sync.Mutex
 	started  bool
@@ -135,7 +140,7 @@ func New(o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	c := &Client{o: o, id: o.ID + "-" + strings.ToLower(rand.Text()[:12]), log: o.Logger, pulse: newPulse(o)}
+	c := &Client{o: o, id: o.ID + "-" + strings.ToLower(rand.Text()[:12]), log: o.Logger, pulse: newPulse(o), woken: newWoken()}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &batchWorker{c: c})
 	river.AddWorker(workers, &taskWorker{c: c})
@@ -148,7 +153,6 @@ func New(o Options) (*Client, error) {
 		FetchPollInterval:           o.PollInterval,
 		FetchCooldown:               min(cooldown, o.PollInterval),
 		FetchOnlyKnownKinds:         true, // a newer process's jobs wait for it
-		PollOnly:                    true, // LISTEN looks healthy behind a pooler and is not
 		JobTimeout:                  o.JobTimeout,
 		RescueStuckJobsAfter:        o.JobTimeout + rescueMargin,
 		CompletedJobRetentionPeriod: keepDone,
@@ -162,9 +166,9 @@ func New(o Options) (*Client, error) {
 	}
 	var err error
 	if o.SQLite {
-		c.river, err = river.NewClient(riversqlite.New(o.DB), cfg)
+		c.river, err = river.NewClient(waking{riversqlite.New(o.DB), c.woken}, cfg)
 	} else {
-		c.river, err = river.NewClient(riverdatabasesql.New(o.DB), cfg)
+		c.river, err = river.NewClient(waking{riverdatabasesql.New(o.DB), c.woken}, cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)

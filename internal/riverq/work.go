@@ -21,6 +21,8 @@ const (
 	longestWait = 24 * time.Hour
 	reportWait  = time.Minute // between attempts that only report, at least
 	taskWait    = 10 * time.Second
+	// elsewhereWait leaves a batch to the other processes for so long.
+	elsewhereWait = 2 * time.Second
 )
 
 // errAttempt is all that River's table learns of a failure: an error of a
@@ -76,6 +78,9 @@ func (w *batchWorker) Work(ctx context.Context, job *river.Job[batchArgs]) error
 	b := Batch{Run: a.Run, Seq: a.Seq, Attempts: a.Attempts, Backoff: a.Backoff, Factor: a.Factor, Queue: job.Queue}
 	defer w.c.pulse.take(job.Queue, job.ID)()
 	err := w.c.attempt(ctx, func() error { return w.c.o.Execute(ctx, b, job.Attempt, job.Attempt >= a.Attempts) })
+	if errors.Is(err, ErrElsewhere) {
+		return river.JobSnooze(elsewhereWait) // which gives the attempt back
+	}
 	if errors.Is(err, errAttempt) {
 		w.c.log.WarnContext(ctx, "queue_attempt_failed", "run", a.Run, "batch", a.Seq, "attempt", job.Attempt, "of", a.Attempts,
 			"again_in", a.wait(job.Attempt), "err", errors.Unwrap(err))

@@ -7,6 +7,7 @@ CREATE TABLE curfew.schedule (
   expr       text NOT NULL,           -- what fires: cron, zone and by whom; another one starts afresh
   cursor     timestamptz NOT NULL,    -- every instant up to and with this one has its occurrence
   ticked_at  timestamptz NOT NULL,
+  read_at    timestamptz NOT NULL,  -- when the file was read that expr is from: the latest decides
   oldest_due timestamptz,             -- due instant of the oldest due row, as last looked up; NULL: none was due
   oldest_at  timestamptz,             -- when that was
   PRIMARY KEY (policy, stage)
@@ -37,6 +38,7 @@ CREATE INDEX run_open ON curfew.run (accepted_at, id) WHERE ended_at IS NULL;
 CREATE TABLE curfew.policy (
   name     text COLLATE "C" PRIMARY KEY,
   revision text COLLATE "C" NOT NULL,
+  source   text NOT NULL,             -- the file, by its path
   since    timestamptz NOT NULL
 );
 
@@ -104,7 +106,7 @@ CREATE TABLE curfew.tail (
 
 -- On top of what 00001 says, for a role that only works with the ledger:
 --   GRANT SELECT ON ALL TABLES IN SCHEMA curfew TO curfew_app;
---   GRANT INSERT, UPDATE ON curfew.policy, curfew.schedule, curfew.occurrence, curfew.token, curfew.alert, curfew.tail TO curfew_app;
+--   GRANT INSERT, UPDATE ON curfew.schedule, curfew.occurrence, curfew.token, curfew.alert, curfew.tail TO curfew_app;
 --   GRANT INSERT ON curfew.operation TO curfew_app;
 --   GRANT INSERT, DELETE ON curfew.call TO curfew_app;
---   GRANT INSERT, UPDATE, DELETE ON curfew.pause TO curfew_app;
+--   GRANT INSERT, UPDATE, DELETE ON curfew.pause, curfew.policy TO curfew_app;

@@ -7,6 +7,7 @@ CREATE TABLE curfew_schedule (
   expr       TEXT NOT NULL,           -- what fires: cron, zone and by whom; another one starts afresh
   cursor     TEXT NOT NULL,           -- every instant up to and with this one has its occurrence
   ticked_at  TEXT NOT NULL,
+  read_at    TEXT NOT NULL,           -- when the file was read that expr is from: the latest decides
   oldest_due TEXT,                    -- due instant of the oldest due row, as last looked up; NULL: none was due
   oldest_at  TEXT,                    -- when that was
   PRIMARY KEY (policy, stage)
@@ -37,6 +38,7 @@ CREATE INDEX curfew_run_open ON curfew_run (accepted_at, id) WHERE ended_at IS N
 CREATE TABLE curfew_policy (
   name     TEXT PRIMARY KEY,
   revision TEXT NOT NULL,
+  source   TEXT NOT NULL,             -- the file, by its path
   since    TEXT NOT NULL
 );
 
