@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/ledger"
 )
 
@@ -28,8 +29,9 @@ func (s *server) authorise(r *http.Request, scope string) (ledger.Token, error) 
 	if errors.Is(err, ledger.ErrNotFound) {
 		return ledger.Token{}, s.turnedAway(r, http.StatusUnauthorized, "curfew token list shows those that are good", "this token is not known, or was revoked")
 	}
-	if err != nil {
-		return ledger.Token{}, err
+	if err != nil { // nobody is known while the ledger is out of reach; the caller may come again
+		s.log.ErrorContext(r.Context(), "tokens_unreadable", "pattern", r.Pattern, "err", err)
+		return ledger.Token{}, &refusal{Problem: api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is out of reach"}, retryAfter: busyFor}
 	}
 	if !token.Allows(scope) {
 		return token, s.lacks(r, token, scope, "this")
