@@ -77,7 +77,7 @@ func TestServePolicyGoneMeanwhile(t *testing.T) {
 // another key.
 func TestServeBesideOthers(t *testing.T) {
 	d := newDaemon(t, night, strings.Replace(nightly, "rows: 100", "rows: 10", 1))
-	d.sessions(400, night.Add(-time.Hour))
+	d.sessions(100, night.Add(-time.Hour))
 	other := func(text, key string) {
 		t.Helper()
 		file, err := policy.Parse([]byte("version: 1\nledger: sqlite:"+filepath.Join(d.dir, "curfew.db")+"\n"+key+text), policy.Options{Path: filepath.Join(t.TempDir(), "curfew.yaml")})

@@ -22,7 +22,7 @@ const (
 	reportWait  = time.Minute // between attempts that only report, at least
 	taskWait    = 10 * time.Second
 	// elsewhereWait leaves a batch to the other processes for so long.
-	elsewhereWait = 2 * time.Second
+	elsewhereWait = 200 * time.Millisecond
 )
 
 // errAttempt is all that River's table learns of a failure: an error of a
