@@ -226,6 +226,7 @@ func (d *demonstration) next(ctx context.Context, library string) error {
 		{text("  " + d.line("explain", "circulation", strconv.FormatInt(kept, 10))), text("# why this old record stays")},
 		{text("  " + d.line("run", "searches")), text("# a policy in shadow mode: it counts and changes nothing")},
 		{text("  $EDITOR " + d.config), text("# change a policy, then check and plan again")},
+		{text("  " + d.line("gaps")), text("# month by month, as an auditor asks for it; docs/daemon.md: curfew serve keeps schedules")},
 		{text("  " + programName() + " init URL"), text("# look at a database of yours")},
 	})
 	_, err = io.WriteString(d.out, p.b.String())
