@@ -236,7 +236,7 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	}
 	done, err := w.executor(nil).Execute(ctx, batch)
 	if err != nil && last && ctx.Err() == nil && !errors.As(err, new(*dispatch.StopError)) {
-		done, err = w.giveUp(ctx, batch, err)
+		done, err = w.executor(nil).giveUp(ctx, batch, err)
 	}
 	if err != nil {
 		return e.failed(ctx, run, err, last)
@@ -289,10 +289,6 @@ func (e *engine) fail(ctx context.Context, run ledger.Run, why string, cause err
 }
 
 // giveUp records each row of a batch that failed for good, so that nothing does it later and the run says so.
-func (w *work) giveUp(ctx context.Context, b dispatch.Batch, cause error) (dispatch.Done, error) {
-	return w.executor(nil).giveUp(ctx, b, cause)
-}
-
 func (e executor) giveUp(ctx context.Context, b dispatch.Batch, cause error) (dispatch.Done, error) {
 	return done(e.w.GiveUp(ctx, asWork(b), cause))
 }
@@ -310,7 +306,7 @@ type batchName struct {
 
 func newSettled() *settled { return &settled{waiting: map[batchName]chan struct{}{}} }
 
-// next is closed when this process is done with the batch, from now on. forget it when nobody waits any more.
+// next is closed when this process is done with the batch, from now on. A waiter that leaves tells, too, so that nothing stays.
 func (s *settled) next(run string, seq int64) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,9 +327,6 @@ func (s *settled) tell(run string, seq int64) {
 	}
 }
 
-// forget is tell for a waiter that leaves.
-func (s *settled) forget(run string, seq int64) { s.tell(run, seq) }
-
 // lookEvery is how often a dispatcher asks the ledger for batches that other processes execute.
 const lookEvery = 50 * time.Millisecond
 
@@ -344,7 +337,7 @@ type queued struct {
 }
 
 func (q queued) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
-	defer q.e.done.forget(q.run, b.Seq)
+	defer q.e.done.tell(q.run, b.Seq)
 	for {
 		wake := q.e.done.next(q.run, b.Seq)
 		s, ok, err := q.e.l.SettledBatch(ctx, q.run, b.Seq)

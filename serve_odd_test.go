@@ -73,6 +73,35 @@ func TestServePolicyGoneMeanwhile(t *testing.T) {
 	}
 }
 
+// A policy whose database has another name after a restart: an open run under the old name, which nobody can work on, does not stay in
+// the way of the next ones.
+func TestServeDatabaseRenamed(t *testing.T) {
+	d := newDaemon(t, night, nightly)
+	d.sessions(10, night.Add(-time.Hour))
+	c := d.open()
+	l := mustLedger(d, c)
+	p, err := c.policy("sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.start()
+	d.seen(c)
+	d.halt()
+	run, err := c.accept(t.Context(), l, p, RunRequest{Policy: "sessions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.name = "portal"
+	d.file = strings.Replace(nightly, "database: app", "database: portal", 1)
+	d.start()
+	d.eventually("the old run is cancelled", func() bool { r, err := l.Get(t.Context(), run.ID); return err == nil && r.WhyEnded == "database_gone" })
+	d.clock.set(night.Add(11 * time.Second))
+	d.eventually("the next one does the work", func() bool { return d.states(c)["ok"] == 1 })
+	if n := d.rows(); n != 0 {
+		t.Errorf("%d rows left", n)
+	}
+}
+
 // Processes that cannot do a run's work leave it to the one that can: one whose file has another database only, and one with
 // another key.
 func TestServeBesideOthers(t *testing.T) {

@@ -43,6 +43,7 @@ type daemon struct {
 	file  string // the policies
 	led   string // the ledger
 	more  string // databases beside the application's
+	name  string // of the application's database in the file
 
 	reload chan struct{}
 	stop   chan struct{}
@@ -74,7 +75,7 @@ func newDaemon(t *testing.T, at time.Time, policies string) *daemon {
 
 func newDaemonOn(t *testing.T, ledger string, at time.Time, policies string) *daemon {
 	t.Helper()
-	d := &daemon{T: t, dir: t.TempDir(), led: ledger, clock: clockAt(at), logs: &lockedBuffer{}}
+	d := &daemon{T: t, dir: t.TempDir(), led: ledger, name: "app", clock: clockAt(at), logs: &lockedBuffer{}}
 	d.app("CREATE TABLE session (id INTEGER PRIMARY KEY, expires INTEGER NOT NULL)")
 	d.file = policies
 	c := d.open()
@@ -122,7 +123,7 @@ func (d *daemon) sessions(n int, at time.Time) {
 }
 
 func (d *daemon) options() Options {
-	file, err := policy.Parse([]byte("version: 1\nledger: "+d.led+"\ndatabases: {"+d.more+"app: {url: \"sqlite:app.db\"}}\npolicies:\n"+d.file), policy.Options{Path: filepath.Join(d.dir, "curfew.yaml")})
+	file, err := policy.Parse([]byte("version: 1\nledger: "+d.led+"\ndatabases: {"+d.more+d.name+": {url: \"sqlite:app.db\"}}\npolicies:\n"+d.file), policy.Options{Path: filepath.Join(d.dir, "curfew.yaml")})
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -290,7 +290,8 @@ func (c *Curfew) source() string {
 }
 
 // retireGone ends what has left the policy file since a service read it last, in this process or in another one, before or after a
-// restart: such a policy's open runs are cancelled, and its schedule ends.
+// restart: such a policy's open runs are cancelled, and its schedule ends. So are the open runs of a policy that has another database
+// now, when the old one is not in the file any more: nobody could work on them, and they would be in the way of all that follow.
 func (e *engine) retireGone(ctx context.Context) error {
 	names, err := e.l.InForceFrom(ctx, e.c.source())
 	if err != nil {
@@ -304,7 +305,28 @@ func (e *engine) retireGone(ctx context.Context) error {
 			return err
 		}
 	}
+	runs, err := e.l.OpenRuns(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if _, err := e.c.file.Policy(run.Policy); err != nil || e.has(ctx, run) {
+			continue
+		}
+		if err := e.cancel(ctx, run, "database_gone", "the policy has another database now, and this run's is not in the file"); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// cancel ends an open run, whoever works on it.
+func (e *engine) cancel(ctx context.Context, run ledger.Run, why, detail string) error {
+	ended, err := e.l.End(ctx, run.ID, ledger.Cancelled, why, detail)
+	if err == nil {
+		e.c.event(ctx, "run_ended", ended)
+	}
+	return err
 }
 
 // retire ends what a policy that left the file has under way.
@@ -317,11 +339,9 @@ func (e *engine) retire(ctx context.Context, name string) error {
 		if run.Policy != name {
 			continue
 		}
-		ended, err := e.l.End(ctx, run.ID, ledger.Cancelled, "policy_gone", "the policy left the file")
-		if err != nil {
+		if err := e.cancel(ctx, run, "policy_gone", "the policy left the file"); err != nil {
 			return err
 		}
-		e.c.event(ctx, "run_ended", ended)
 	}
 	if err := e.l.Unschedule(ctx, name, ""); err != nil {
 		return err
