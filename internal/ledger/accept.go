@@ -234,15 +234,11 @@ func (l *Ledger) InForceFrom(ctx context.Context, source string) (names []string
 	if err != nil {
 		return nil, fmt.Errorf("list the policies in force: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, fmt.Errorf("list the policies in force: %w", err)
-		}
-		names = append(names, name)
+	names, err = collect(rows, func(row scanner) (name string, err error) { err = row.Scan(&name); return name, err })
+	if err != nil {
+		return nil, fmt.Errorf("list the policies in force: %w", err)
 	}
-	return names, rows.Err()
+	return names, nil
 }
 
 // PutOutOfForce forgets the text of a policy that left its file.

@@ -153,19 +153,6 @@ func scanAlert(row scanner) (Alert, error) {
 	return a, err
 }
 
-func collectAlerts(rows *sql.Rows) ([]Alert, error) {
-	defer rows.Close()
-	var all []Alert
-	for rows.Next() {
-		a, err := scanAlert(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, a)
-	}
-	return all, rows.Err()
-}
-
 // NextAlerts takes up to limit alerts that are due, the longest due first, and
 // counts an attempt for each. Nobody else gets them before the lease is over, so
 // what a crash leaves unsent is sent again after it.
@@ -194,7 +181,7 @@ func (l *Ledger) NextAlerts(ctx context.Context, lease time.Duration, limit int)
 		if err != nil {
 			return err
 		}
-		if due, err = collectAlerts(rows); err != nil {
+		if due, err = collect(rows, scanAlert); err != nil {
 			return err
 		}
 		for i := range due {
@@ -301,43 +288,34 @@ type AlertFilter struct {
 
 // Alerts returns alerts, the newest first.
 func (l *Ledger) Alerts(ctx context.Context, f AlertFilter) ([]Alert, error) {
-	where, args := []string{"1 = 1"}, []any{}
-	and := func(cond string, arg any) {
-		args = append(args, arg)
-		where = append(where, fmt.Sprintf(cond, len(args)))
-	}
+	var c conditions
 	if f.Policy != "" {
-		and("policy = $%d", f.Policy)
+		c.and("policy = $%d", f.Policy)
 	}
 	if f.Kind != "" {
-		and("kind = $%d", f.Kind)
+		c.and("kind = $%d", f.Kind)
 	}
 	if f.Run != "" {
-		and("run = $%d", f.Run)
+		c.and("run = $%d", f.Run)
 	}
 	if f.Unsent {
-		where = append(where, "sent IS NULL AND (next_try IS NOT NULL OR attempts > 0)")
+		c.only("sent IS NULL AND (next_try IS NOT NULL OR attempts > 0)")
 	}
 	if f.GivenUp {
-		where = append(where, "sent IS NULL AND next_try IS NULL AND attempts > 0")
+		c.only("sent IS NULL AND next_try IS NULL AND attempts > 0")
 	}
 	if !f.Since.IsZero() {
-		and("at >= $%d", stamp(f.Since))
+		c.and("at >= $%d", stamp(f.Since))
 	}
 	if f.Before > 0 {
-		and("id < $%d", f.Before)
+		c.and("id < $%d", f.Before)
 	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	args = append(args, limit)
-	rows, err := l.query(ctx, `SELECT `+alertColumns+` FROM @alert WHERE `+strings.Join(where, " AND ")+
-		fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, len(args)), args...)
+	query := `SELECT ` + alertColumns + ` FROM @alert` + c.end("id DESC", f.Limit)
+	rows, err := l.query(ctx, query, c.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list alerts: %w", err)
 	}
-	all, err := collectAlerts(rows)
+	all, err := collect(rows, scanAlert)
 	if err != nil {
 		return nil, fmt.Errorf("list alerts: %w", err)
 	}

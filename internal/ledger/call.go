@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -53,40 +52,26 @@ type CallFilter struct {
 
 // Calls returns calls, the last first.
 func (l *Ledger) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
-	where, args := []string{"1 = 1"}, []any{}
-	and := func(cond string, arg any) {
-		args = append(args, arg)
-		where = append(where, fmt.Sprintf(cond, len(args)))
-	}
+	var c conditions
 	if f.Policy != "" {
-		and("policy = $%d", f.Policy)
+		c.and("policy = $%d", f.Policy)
 	}
 	if !f.Since.IsZero() {
-		and("at >= $%d", stamp(f.Since))
+		c.and("at >= $%d", stamp(f.Since))
 	}
 	if f.Before > 0 {
-		and("(at, id) < (SELECT at, id FROM @call WHERE id = $%d)", f.Before)
+		c.and("(at, id) < (SELECT at, id FROM @call WHERE id = $%d)", f.Before)
 	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	args = append(args, limit)
-	rows, err := l.query(ctx, `SELECT id, at, token, policy, stage, answer, run, fresh, detail FROM @call WHERE `+
-		strings.Join(where, " AND ")+fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT $%d`, len(args)), args...)
+	query := `SELECT id, at, token, policy, stage, answer, run, fresh, detail FROM @call` + c.end("at DESC, id DESC", f.Limit)
+	rows, err := l.query(ctx, query, c.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list calls: %w", err)
 	}
-	defer rows.Close()
-	var calls []Call
-	for rows.Next() {
-		var c Call
-		if err := rows.Scan(&c.ID, (*stamp)(&c.At), &c.Token, &c.Policy, &c.Stage, &c.Answer, &c.Run, &c.Fresh, &c.Detail); err != nil {
-			return nil, fmt.Errorf("list calls: %w", err)
-		}
-		calls = append(calls, c)
-	}
-	if err := rows.Err(); err != nil {
+	calls, err := collect(rows, func(row scanner) (c Call, err error) {
+		err = row.Scan(&c.ID, (*stamp)(&c.At), &c.Token, &c.Policy, &c.Stage, &c.Answer, &c.Run, &c.Fresh, &c.Detail)
+		return c, err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list calls: %w", err)
 	}
 	return calls, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -62,16 +61,7 @@ func (o *Occurrence) scan(row scanner, more ...any) error {
 }
 
 func collectOccurrences(rows *sql.Rows) ([]Occurrence, error) {
-	defer rows.Close()
-	var all []Occurrence
-	for rows.Next() {
-		var o Occurrence
-		if err := o.scan(rows); err != nil {
-			return nil, err
-		}
-		all = append(all, o)
-	}
-	return all, rows.Err()
+	return collect(rows, func(row scanner) (o Occurrence, err error) { err = o.scan(row); return o, err })
 }
 
 // OccurrenceFilter selects occurrences. Zero fields select all.
@@ -85,30 +75,21 @@ type OccurrenceFilter struct {
 
 // Occurrences returns occurrences, the newest instant first.
 func (l *Ledger) Occurrences(ctx context.Context, f OccurrenceFilter) ([]Occurrence, error) {
-	where, args := []string{"1 = 1"}, []any{}
-	and := func(cond string, arg any) {
-		args = append(args, arg)
-		where = append(where, fmt.Sprintf(cond, len(args)))
-	}
+	var c conditions
 	if f.Policy != "" {
-		and("o.policy = $%d", f.Policy)
+		c.and("o.policy = $%d", f.Policy)
 	}
 	if f.Stage != "" {
-		and("o.stage = $%d", f.Stage)
+		c.and("o.stage = $%d", f.Stage)
 	}
 	if f.State != "" {
-		and("o.state = $%d", string(f.State))
+		c.and("o.state = $%d", string(f.State))
 	}
 	if !f.Before.IsZero() {
-		and("o.at < $%d", stamp(f.Before))
+		c.and("o.at < $%d", stamp(f.Before))
 	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	args = append(args, limit)
-	rows, err := l.query(ctx, `SELECT `+occurrenceColumns+` FROM @occurrence o WHERE `+strings.Join(where, " AND ")+
-		fmt.Sprintf(` ORDER BY o.at DESC, o.policy, o.stage LIMIT $%d`, len(args)), args...)
+	query := `SELECT ` + occurrenceColumns + ` FROM @occurrence o` + c.end("o.at DESC, o.policy, o.stage", f.Limit)
+	rows, err := l.query(ctx, query, c.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list occurrences: %w", err)
 	}

@@ -82,16 +82,11 @@ func (l *Ledger) Pauses(ctx context.Context) ([]Pause, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the pauses: %w", err)
 	}
-	defer rows.Close()
-	var all []Pause
-	for rows.Next() {
-		var p Pause
-		if err := rows.Scan(&p.Policy, (*stamp)(&p.Since), &p.Actor, &p.Reason); err != nil {
-			return nil, fmt.Errorf("read the pauses: %w", err)
-		}
-		all = append(all, p)
-	}
-	if err := rows.Err(); err != nil {
+	all, err := collect(rows, func(row scanner) (p Pause, err error) {
+		err = row.Scan(&p.Policy, (*stamp)(&p.Since), &p.Actor, &p.Reason)
+		return p, err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the pauses: %w", err)
 	}
 	return all, nil

@@ -157,16 +157,7 @@ func scanRun(row scanner, more ...any) (Run, error) {
 }
 
 func collectRuns(rows *sql.Rows) ([]Run, error) {
-	defer rows.Close()
-	var runs []Run
-	for rows.Next() {
-		r, err := scanRun(rows)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, r)
-	}
-	return runs, rows.Err()
+	return collect(rows, func(row scanner) (Run, error) { return scanRun(row) })
 }
 
 // MinPrefix is how many digits of a run's id name it.
@@ -226,27 +217,18 @@ type Filter struct {
 
 // List returns runs, the last accepted first.
 func (l *Ledger) List(ctx context.Context, f Filter) ([]Run, error) {
-	where, args := []string{"1 = 1"}, []any{}
-	and := func(cond string, arg any) {
-		args = append(args, arg)
-		where = append(where, fmt.Sprintf(cond, len(args)))
-	}
+	var c conditions
 	if f.Policy != "" {
-		and("policy = $%d", f.Policy)
+		c.and("policy = $%d", f.Policy)
 	}
 	if f.State != "" {
-		and("state = $%d", string(f.State))
+		c.and("state = $%d", string(f.State))
 	}
 	if f.Before != "" {
-		and("(accepted_at, id) < (SELECT accepted_at, id FROM @run WHERE id = $%d)", f.Before)
+		c.and("(accepted_at, id) < (SELECT accepted_at, id FROM @run WHERE id = $%d)", f.Before)
 	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	args = append(args, limit)
-	rows, err := l.query(ctx, `SELECT `+runColumns+` FROM @run WHERE `+strings.Join(where, " AND ")+
-		fmt.Sprintf(` ORDER BY accepted_at DESC, id DESC LIMIT $%d`, len(args)), args...)
+	query := `SELECT ` + runColumns + ` FROM @run` + c.end("accepted_at DESC, id DESC", f.Limit)
+	rows, err := l.query(ctx, query, c.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}

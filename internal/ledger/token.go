@@ -162,16 +162,8 @@ func (l *Ledger) ListTokens(ctx context.Context) ([]Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
-	defer rows.Close()
-	var tokens []Token
-	for rows.Next() {
-		k, err := scanToken(rows)
-		if err != nil {
-			return nil, fmt.Errorf("list tokens: %w", err)
-		}
-		tokens = append(tokens, k)
-	}
-	if err := rows.Err(); err != nil {
+	tokens, err := collect(rows, func(row scanner) (Token, error) { return scanToken(row) })
+	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
 	return tokens, nil
