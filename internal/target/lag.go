@@ -8,7 +8,8 @@ import (
 )
 
 // OldestDue is when the oldest row that a run at this instant would remove became due; nil when there is none, or when its
-// trigger is out of time.Time's reach. Rows that are guarded, held or referenced by others are left out. known is false where no index would serve the question: it is not worth a scan.
+// trigger is out of time.Time's reach. Rows that are guarded, held or referenced by others are left out. known is false where no
+// index would serve the question: it is not worth a scan.
 func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err error) {
 	if !j.trig.ordered() {
 		return nil, false, nil

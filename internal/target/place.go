@@ -123,12 +123,13 @@ func (j *Job) pagePlace(ctx context.Context, c cursor, n int) (Page, error) {
 			look = min(4*look, maxWindow) // too few to conclude from
 			continue
 		}
-		blocks := min(look*int64(n)/s.due, maxWindow, s.size-at.block)
+		seen := min(look, s.size-at.block)
+		blocks := min(seen*int64(n)/s.due, maxWindow, s.size-at.block)
 		j.blocks.Store(max(1, blocks))
 		if blocks < fewBlocks {
 			return j.pageFew(ctx, at, n, heap)
 		}
-		p := placePage(at, address{at.block + blocks, 0}, max(1, int(s.due*blocks/look)), heap)
+		p := placePage(at, address{at.block + blocks, 0}, max(1, int(s.due*blocks/seen)), heap)
 		if at.block+blocks == s.size {
 			// The last one is open: a row that moves before it executes most likely goes to a new block.
 			p.Batch.Bounds = span{lo: place(at), heap: heap}.encode()
@@ -146,7 +147,7 @@ func (j *Job) pageMoved(ctx context.Context, c cursor, n int) (Page, error) {
 		return Page{}, err
 	}
 	at := address{}
-	if len(c.at) == 0 && updates == j.began.Updates {
+	if len(c.at) == 0 && updates >= 0 && updates == j.began.Updates {
 		return j.next(c), nil
 	}
 	if len(c.at) > 0 {

@@ -60,6 +60,40 @@ func TestByPlace(t *testing.T) {
 	}
 }
 
+// A server that does not count updates cannot say that there were none: what moved is looked for then, too.
+func TestMovedUncounted(t *testing.T) {
+	l := newLab(t, Postgres)
+	l.db.SQL.SetMaxOpenConns(1)
+	if _, err := l.db.SQL.ExecContext(t.Context(), "SET track_counts = off"); err != nil {
+		t.Fatal(err)
+	}
+	l.exec(`CREATE TABLE session (id bigint NOT NULL PRIMARY KEY, at timestamptz NOT NULL, state text NOT NULL)`)
+	l.exec(`INSERT INTO session SELECT g, '2026-03-28 01:00:00+00', repeat('x', 100) FROM generate_series(1, 3000) g`)
+	l.exec(`DELETE FROM session WHERE id <= 50`)
+	l.exec(`VACUUM session`) // room in the first block
+	j := l.job(l.policy("session", nil))
+	j.strategy = ByPlace
+	s := Start{Strategy: ByPlace, Fingerprint: j.fingerprint}
+	if err := l.db.SQL.QueryRowContext(t.Context(), "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, "+j.updates()).Scan(&s.Horizon, &s.Updates); err != nil || s.Updates != -1 {
+		t.Fatal(s, err)
+	}
+	if err := j.Adopt(s, s); err != nil {
+		t.Fatal(err)
+	}
+	got := l.step(j, 500, func(page int) {
+		if page == 1 {
+			l.other.SQL.SetMaxIdleConns(0) // a session of its own, that looks for room anywhere
+			l.exec("UPDATE session SET state = repeat('y', 101) WHERE id = 2900")
+			if block := l.ids("SELECT (ctid::text::point)[0]::int FROM session WHERE id = 2900")[0]; block > 2 {
+				t.Fatalf("the row moved to block %d, and not behind the scan", block)
+			}
+		}
+	})
+	if n := l.ids("SELECT count(*) FROM session")[0]; n != 0 || got.outcomes["deleted"] != 2950 {
+		t.Errorf("%d rows left, %v", n, got.outcomes)
+	}
+}
+
 // A range that holds far more rows than was thought, and the whole of a table that was rewritten, are cut until they fit.
 func TestRangeTooFull(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Enforce, policy.Shadow} {
