@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -145,9 +144,10 @@ func TestKilledAtRandom(t *testing.T) {
 // killAfter is kill by the clock.
 func (s *site) killAfter(k *stock, d time.Duration) bool {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), d)
-	defer cancel()
-	p := launch(ctx, s.T, s.dir, []string{"CURFEW_LOG=debug"}, runArgs(k.policy, k.asOf)...)
+	p := s.start("", runArgs(k.policy, k.asOf)...)
+	// The clock starts when the process has: a deadline that has passed before is no kill.
+	timer := time.AfterFunc(d, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
 	code := s.ended(p)
 	if code != -1 && code != exitDone {
 		s.Fatalf("a run that is to be killed ended with %d:\n%s", code, p.stderr.String())

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -133,9 +132,9 @@ type process struct {
 const patience = 60 * time.Second
 
 // launch starts curfew in dir, with more in its environment.
-func launch(ctx context.Context, t *testing.T, dir string, env []string, args ...string) *process {
+func launch(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.CommandContext(ctx, "curfew", args...), ended: make(chan struct{})}
+	p := &process{t: t, cmd: exec.CommandContext(t.Context(), "curfew", args...), ended: make(chan struct{})}
 	p.stderr.grown = sync.NewCond(&p.stderr.mu)
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
@@ -145,7 +144,7 @@ func launch(ctx context.Context, t *testing.T, dir string, env []string, args ..
 	go func() {
 		err := p.cmd.Wait()
 		p.code = p.cmd.ProcessState.ExitCode()
-		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && t.Context().Err() == nil {
 			p.code = -2
 		}
 		p.stderr.end()

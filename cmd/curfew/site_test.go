@@ -272,7 +272,7 @@ func (s *site) start(at string, args ...string) *process {
 
 func (s *site) startIn(dir string, env []string, args ...string) *process {
 	s.Helper()
-	return launch(s.Context(), s.T, dir, append(env, "CURFEW_LOG=debug"), args...)
+	return launch(s.T, dir, append(env, "CURFEW_LOG=debug"), args...)
 }
 
 // ended waits for a process and keeps what it printed.
