@@ -65,7 +65,7 @@ func Open(_ context.Context, opts Options) (*Curfew, error) {
 		}
 		c.file = file
 	}
-	return c, nil
+	return c, unbuilt(c.file)
 }
 
 // load reads the policy file. Errors in it say themselves what to do.

@@ -37,7 +37,7 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 		return api.PolicyPlan{}, err
 	}
 	plan := api.PolicyPlan{
-		Policy: p.Name, Mode: string(p.Mode), Action: string(p.Action), Authority: p.Authority, Database: p.Database, Table: p.Table,
+		Policy: p.Name, Mode: string(p.Mode), Action: string(p.Action.Kind), Authority: p.Authority, Database: p.Database, Table: p.Table,
 		Rule: ruleInWords(p), Where: p.Where, Unless: p.Unless, AsOf: now, Cutoff: p.Cutoff(now), Schedule: scheduleInWords(p), Next: nextInstants(p, now),
 	}
 	db, table, err := c.fit(ctx, p)

@@ -19,11 +19,11 @@ func ruleInWords(p *policy.Policy) string {
 	var b strings.Builder
 	switch {
 	case t.Until && p.Keep.IsZero():
-		fmt.Fprintf(&b, "%s once %s has passed", p.Action, what)
+		fmt.Fprintf(&b, "%s once %s has passed", p.Action.Kind, what)
 	case t.Until:
-		fmt.Fprintf(&b, "%s %s after %s has passed", p.Action, periodInWords(p.Keep), what)
+		fmt.Fprintf(&b, "%s %s after %s has passed", p.Action.Kind, periodInWords(p.Keep), what)
 	default:
-		fmt.Fprintf(&b, "%s %s after %s", p.Action, periodInWords(p.Keep), what)
+		fmt.Fprintf(&b, "%s %s after %s", p.Action.Kind, periodInWords(p.Keep), what)
 	}
 	var reading []string
 	if t.Unit != "" {

@@ -19,7 +19,8 @@ func (b *builder) policy(name string, raw *rawPolicy, file *rawFile) *Policy {
 		Database: raw.Database.String(), Table: b.table(raw.Table),
 		Key: b.names(raw.Key), Cascade: b.names(raw.Cascade), Triggers: b.names(raw.Triggers),
 		Where: b.sql(raw.Where), Unless: b.sql(raw.Unless), Subject: b.identifier(raw.Subject),
-		Action: Delete, After: raw.After.String(), Timezone: DefaultTimezone,
+		Action: b.action(raw.Action), Stages: b.stages(raw.Stages), KeepLast: b.keepLast(raw.KeepLast), Privacy: b.privacy(raw.Privacy),
+		After: raw.After.String(), Timezone: DefaultTimezone,
 		Batch: b.batch(raw.Batch), Retry: b.retry(raw.Retry), Schedule: b.schedule(raw.Schedule), Limits: b.limits(raw.Limits),
 	}
 	b.required(raw)
@@ -27,12 +28,8 @@ func (b *builder) policy(name string, raw *rawPolicy, file *rawFile) *Policy {
 		names := slices.Sorted(maps.Keys(file.Databases))
 		b.bad(d.leaf, &fault{"there is no such database", "name one under databases: " + cmp.Or(strings.Join(names, ", "), "it is empty")})
 	}
-	if a := raw.Action; a.set() && a.String() != string(Delete) {
-		if oneOf(a.String(), "anonymise", "archive", "set", "notify", "call") {
-			b.bad(a.leaf, &fault{"the action is not available in this version of curfew", "use delete, or leave the policy out"})
-		} else {
-			b.bad(a.leaf, &fault{"there is no such action", "write delete"})
-		}
+	if raw.Action != nil && raw.Stages != nil {
+		b.fail(raw.Action.at, raw.Action.field, "action and stages are both given", "keep one; each stage has an action of its own")
 	}
 	if m := raw.Mode; m.set() {
 		p.Mode = Mode(m.String())
@@ -66,7 +63,7 @@ func (b *builder) required(raw *rawPolicy) {
 	}{
 		{"database", raw.Database.set(), "name one of the databases above"},
 		{"table", raw.Table.set(), "write table: name or schema.name"},
-		{"action", raw.Action.set(), "write action: delete"},
+		{"action", raw.Action != nil || raw.Stages != nil, "write action: delete"},
 		{"mode", raw.Mode.set(), "begin with mode: shadow, which changes nothing"},
 	} {
 		if !need.set && !b.failed(join(raw.field, need.name)) && !b.malformed(raw.place) && !(need.name == "action" && b.failed(raw.field+".stages")) {

@@ -19,7 +19,12 @@ import "time"
 // to, the cutoff stands on that month's last day at the same time of day: at
 // 09:00 on 29, 30 and 31 March it is 09:00 on 28 February. So a later as_of may
 // have an earlier cutoff, within one day.
-func (p *Policy) Cutoff(asOf time.Time) time.Time { return p.Keep.before(asOf, p.Location()) }
+//
+// In a policy that was narrowed to a stage it is asOf − offset − keep, the
+// offset counted in the same way, and the snap of the stage is in it.
+func (p *Policy) Cutoff(asOf time.Time) time.Time {
+	return p.Keep.before(p.dueBefore(asOf), p.Location())
+}
 
 // before is at − p, see [Policy.Cutoff].
 func (p Period) before(at time.Time, loc *time.Location) time.Time {

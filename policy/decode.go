@@ -51,10 +51,6 @@ func (r *reader) unknown(key *node, field string, names []string) {
 func (r *reader) value(p pair, field string, into reflect.Value) {
 	switch v := into.Addr().Interface().(type) {
 	case *text:
-		if p.key.text == "action" && p.value.kind == mapNode { // {set: …}, {notify: …}
-			r.fail(p.value, field, "the action is not available in this version of curfew", "write action: delete, or leave the policy out")
-			return
-		}
 		*v, _ = r.text(p.value, field)
 	case *secret:
 		if p.value.kind == scalarNode && p.value.scalar != stringScalar {
@@ -84,6 +80,25 @@ func (r *reader) value(p pair, field string, into reflect.Value) {
 			return
 		}
 		r.section(p, field, reflect.ValueOf(*v).Elem())
+	case **rawAction:
+		*v = r.action(p, field)
+	case **rawDependents:
+		*v = r.dependents(p, field)
+	case **rawEmail:
+		*v = &rawEmail{place: place{p.key, field}}
+		if p.value.kind == mapNode {
+			r.section(p, field, reflect.ValueOf(*v).Elem())
+		} else {
+			(*v).Column, _ = r.text(p.value, field)
+		}
+	case *columns:
+		*v = r.columns(p, field)
+	case *values:
+		*v = r.constants(p.value, field)
+	case *boolean:
+		*v = r.boolean(p.value, field)
+	case *[]*rawStage:
+		*v = listOf[rawStage](r, p, field)
 	case *map[string]*rawDatabase:
 		*v = sections[rawDatabase](r, p, field)
 	case *map[string]*rawPolicy:

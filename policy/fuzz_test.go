@@ -35,7 +35,7 @@ func FuzzParse(f *testing.F) {
 				if err != nil {
 					t.Fatalf("policy %s: %v", p.Name, err)
 				}
-				if diff := cmp.Diff(p, again); diff != "" {
+				if diff := cmp.Diff(p, again, unexported); diff != "" {
 					t.Fatalf("policy %s:\n%s", p.Name, diff)
 				}
 				asOf := time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)

@@ -75,13 +75,17 @@ func Parse(data []byte, o Options) (*File, error) {
 
 // isSecret reports whether the setting at this path is expanded and hidden.
 func isSecret(field string) bool {
-	if oneOf(field, "ledger", "key", "alerts.webhook.url", "alerts.webhook.secret", "alerts.ping.url") {
+	if oneOf(field, "ledger", "key", "alerts.webhook.url", "alerts.webhook.secret", "alerts.ping.url", "mail.server") {
 		return true
 	}
 	rest, ok := strings.CutPrefix(field, "databases.")
 	_, setting, _ := strings.Cut(rest, ".")
-	return ok && oneOf(setting, "url", "workers.url", "workers.token")
+	return ok && oneOf(setting, "url", "workers.url", "workers.token") || strings.HasPrefix(field, "policies.") && actionSecret.MatchString(field)
 }
+
+// actionSecret matches the settings of actions that are expanded when they are
+// used.
+var actionSecret = regexp.MustCompile(`\.action\.(notify\.webhook\.(url|secret)|call\.(url|token))$`)
 
 // hideSecrets keeps the further lines of a secret that spans several out of
 // messages; its first line is masked like any other.
@@ -116,7 +120,7 @@ func walk(n *node, field string, visit func(*node, string)) {
 func (r *reader) strayVariables(root *node, field string) {
 	walk(root, field, func(n *node, field string) {
 		if strings.Contains(n.text, "${") && !isSecret(field) {
-			r.fail(n, field, "${…} is expanded in ledger, key, the url and the workers of a database and under alerts only", "write the value itself")
+			r.fail(n, field, "${…} is expanded in ledger, key, the url and the workers of a database, the addresses of actions, mail and alerts only", "write the value itself")
 		}
 		for _, p := range n.pairs {
 			if strings.Contains(p.key.text, "${") {
@@ -144,7 +148,7 @@ func (b *builder) bad(l leaf, err error) {
 }
 
 func (b *builder) file(raw *rawFile) *File {
-	f := &File{Version: 1, Path: b.path, Databases: make(map[string]*Database), Engine: b.engine(raw.Engine)}
+	f := &File{Version: 1, Path: b.path, options: b.options, Databases: make(map[string]*Database), Engine: b.engine(raw.Engine)}
 	switch {
 	case !raw.Version.set() && !b.failed("version"):
 		b.missing(raw.place, "version", "begin the file with version: 1")
@@ -166,6 +170,7 @@ func (b *builder) file(raw *rawFile) *File {
 		f.Policies = append(f.Policies, b.policy(name, raw.Policies[name], raw))
 	}
 	f.Alerts = b.alerts(raw.Alerts)
+	f.Mail = b.mail(raw.Mail)
 	b.across(raw)
 	return f
 }
@@ -193,6 +198,9 @@ func (b *builder) across(raw *rawFile) {
 		}
 	}
 	b.cycles(raw)
+	if raw.Mail == nil && !b.failed("mail") {
+		b.withoutMail(raw)
+	}
 }
 
 // cycles refuses policies that wait for each other.
@@ -298,6 +306,21 @@ func (b *builder) expand(s secret) (string, bool) {
 		ok = false
 	}
 	return out, ok
+}
+
+// Expand replaces ${VAR} and ${file:PATH} in a text of an action, as they are
+// now. The error never repeats a value.
+func (f *File) Expand(text string) (string, error) {
+	b := &builder{reader: &reader{path: f.Path}, options: f.options}
+	out, ok := b.expand(secret{textOf(text)})
+	if !ok {
+		return "", b.errs[0]
+	}
+	return out, nil
+}
+
+func textOf(s string) text {
+	return text{leaf{&node{kind: scalarNode, text: s, scalar: stringScalar}, ""}}
 }
 
 func (b *builder) lookup(name string) (string, error) {

@@ -30,7 +30,10 @@ type File struct {
 	Engine    Engine
 	Policies  []*Policy // sorted by name
 	Alerts    Alerts
+	Mail      *Mail  `json:",omitempty"` // nil: no e-mail can be sent
 	Path      string // where it was read from, as given
+
+	options Options
 }
 
 // Database is a governed database.
@@ -69,7 +72,8 @@ type Policy struct {
 	Where       string    `json:"where,omitempty"`
 	Unless      string    `json:"unless,omitempty"`
 	Subject     string    `json:"subject,omitempty"`
-	Action      Action    `json:"action"`
+	Action      Action    `json:"action,omitzero"`  // zero with Stages
+	Stages      []Stage   `json:"stages,omitempty"` // in the order of their offsets
 	Cascade     []string  `json:"cascade,omitempty"`
 	Triggers    []string  `json:"triggers,omitempty"`
 	After       string    `json:"after,omitempty"`
@@ -80,13 +84,12 @@ type Policy struct {
 	Retry       Retry     `json:"retry"`
 	Limits      Limits    `json:"limits,omitzero"`
 	AtCutoff    AtCutoff  `json:"at_cutoff,omitempty"`
+	KeepLast    *KeepLast `json:"keep_last,omitempty"`
+	Privacy     *Privacy  `json:"privacy,omitempty"`
+
+	whole *Policy // what this one was narrowed from
+	stage *Stage  // and to
 }
-
-// Action is what is done to a due row.
-type Action string
-
-// Delete removes the row. It is the only action of this version.
-const Delete Action = "delete"
 
 // Mode says whether a policy changes anything.
 type Mode string

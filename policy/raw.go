@@ -65,6 +65,7 @@ type rawFile struct {
 	Engine    *rawEngine              `yaml:"engine" jsonschema_description:"The worker pool of the daemon."`
 	Policies  map[string]*rawPolicy   `yaml:"policies" jsonschema:"required" jsonschema_description:"The retention schedule: one policy for each record class, by name (a-z, 0-9, _ and -)."`
 	Tasks     later                   `yaml:"tasks" jsonschema:"-"`
+	Mail      *rawMail                `yaml:"mail" jsonschema_description:"The mail server, for notify by e-mail."`
 	Alerts    *rawAlerts              `yaml:"alerts" jsonschema_description:"Who is told what nobody may miss."`
 }
 
@@ -100,7 +101,8 @@ type rawPolicy struct {
 	Where       text         `yaml:"where" jsonschema_description:"The scope: an SQL condition on the row. A row outside it is not touched. Left out, the policy covers the whole table."`
 	Unless      text         `yaml:"unless" jsonschema_description:"The guard: an SQL condition that protects a due row."`
 	Subject     text         `yaml:"subject" jsonschema_description:"The column that names the data subject, for legal holds."`
-	Action      text         `yaml:"action" jsonschema:"required,enum=delete" jsonschema_description:"What is done to a due row."`
+	Action      *rawAction   `yaml:"action" jsonschema_description:"What is done to a due row: delete, or a mapping with one action and its settings."`
+	Stages      []*rawStage  `yaml:"stages" jsonschema_description:"Several actions, each at an offset from the due instant. Instead of action."`
 	Cascade     list         `yaml:"cascade" jsonschema_description:"Child tables whose ON DELETE CASCADE or SET NULL (transitively) is accepted."`
 	Triggers    list         `yaml:"triggers" jsonschema_description:"Deleting or archiving triggers of the database that are accepted, by name."`
 	After       text         `yaml:"after" jsonschema_description:"A policy whose run of the same as_of this one waits for."`
@@ -111,12 +113,9 @@ type rawPolicy struct {
 	Batch       *rawBatch    `yaml:"batch" jsonschema_description:"The bounds of one transaction."`
 	Retry       *rawRetry    `yaml:"retry" jsonschema_description:"How a failed batch is tried again."`
 	Limits      *rawLimits   `yaml:"limits" jsonschema_description:"Alarms."`
-	Stages      later        `yaml:"stages" jsonschema:"-"`
-	MinNotice   later        `yaml:"min_notice" jsonschema:"-"`
-	Snap        later        `yaml:"snap" jsonschema:"-"`
+	KeepLast    *rawKeepLast `yaml:"keep_last" jsonschema_description:"Rows that stay however old they are: the last few of each."`
+	Privacy     *rawPrivacy  `yaml:"privacy" jsonschema_description:"The data subject's own choice: never, default or forever."`
 	Windows     later        `yaml:"windows" jsonschema:"-"`
-	Privacy     later        `yaml:"privacy" jsonschema:"-"`
-	KeepLast    later        `yaml:"keep_last" jsonschema:"-"`
 	Approve     later        `yaml:"approve" jsonschema:"-"`
 }
 

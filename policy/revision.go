@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -16,6 +17,7 @@ import (
 // they were. Durations are whole nanoseconds (their names end in _ns); periods,
 // dates and enumerations are the text of the file.
 func (p *Policy) Revision() (id string, canonical []byte) {
+	p = p.Whole()
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // where texts are full of < and >, and people read this
@@ -58,8 +60,8 @@ func (p *Policy) understood() error {
 	switch {
 	case p.Name == "" || p.Database == "" || p.Table == "":
 		return fmt.Errorf("it has no name, database or table")
-	case p.Action != Delete:
-		return fmt.Errorf("action %q", p.Action)
+	case p.Action.IsZero() == (len(p.Stages) == 0):
+		return fmt.Errorf("it needs an action or stages")
 	case p.Mode != Shadow && p.Mode != Enforce:
 		return fmt.Errorf("mode %q", p.Mode)
 	case p.AtCutoff != StaysAtCutoff && p.AtCutoff != DueAtCutoff:
@@ -72,6 +74,9 @@ func (p *Policy) understood() error {
 		return fmt.Errorf("batch %+v", p.Batch)
 	case p.Retry.Attempts < 1 || p.Retry.Backoff < 0 || p.Retry.Factor < 1:
 		return fmt.Errorf("retry %+v", p.Retry)
+	}
+	if err := errors.Join(p.actions(), p.KeepLast.understood(), p.Privacy.understood()); err != nil {
+		return err
 	}
 	for _, known := range []struct {
 		name, value string
@@ -92,6 +97,22 @@ func (p *Policy) understood() error {
 	if t.Zone != "" {
 		if _, err := loadLocation(t.Zone); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// actions reports which of the policy's actions this version cannot execute.
+func (p *Policy) actions() error {
+	if !p.Action.IsZero() {
+		return p.Action.understood()
+	}
+	for i, s := range p.Stages {
+		if err := s.Action.understood(); err != nil {
+			return fmt.Errorf("stage %q: %w", s.Name, err)
+		}
+		if s.Name == "" || i > 0 && s.At.compare(p.Stages[i-1].At) < 0 || s.MinNotice < 0 {
+			return fmt.Errorf("stage %q is not in its place", s.Name)
 		}
 	}
 	return nil

@@ -58,6 +58,15 @@ func leafSchema(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: `\S`}
 	case reflect.TypeFor[integer]():
 		return &jsonschema.Schema{Type: "integer"}
+	case reflect.TypeFor[boolean]():
+		return &jsonschema.Schema{Type: "boolean"}
+	case reflect.TypeFor[values]():
+		one := uint64(1)
+		return &jsonschema.Schema{Type: "array", MinItems: &one, Items: constantSchema(false)}
+	case reflect.TypeFor[columns]():
+		return columnsSchema()
+	case reflect.TypeFor[rawDependents]():
+		return nil
 	case reflect.TypeFor[list]():
 		one := uint64(1)
 		return &jsonschema.Schema{Type: "array", MinItems: &one, UniqueItems: true, Items: &jsonschema.Schema{Type: "string", Pattern: `\S`}}
@@ -78,13 +87,14 @@ func tune(s *jsonschema.Schema) {
 	property("trigger", "implausible_before").Pattern = datePattern
 	for _, d := range []struct{ def, name string }{
 		{"batch", "target"}, {"retry", "backoff"}, {"schedule", "start_within"}, {"schedule", "grace"}, {"limits", "retention_lag"},
+		{"stage", "min_notice"}, {"call", "timeout"},
 	} {
 		property(d.def, d.name).Pattern = durationPattern
 	}
 	version := property("file", "version")
 	version.Enum, version.Const = nil, 1
 	for _, e := range []struct{ def, name string }{
-		{"policy", "action"}, {"policy", "mode"}, {"policy", "at_cutoff"}, {"trigger", "type"}, {"trigger", "unit"}, {"trigger", "format"},
+		{"policy", "mode"}, {"call", "method"}, {"call", "per"}, {"policy", "at_cutoff"}, {"trigger", "type"}, {"trigger", "unit"}, {"trigger", "format"},
 		{"trigger", "null"}, {"schedule", "overlap"}, {"schedule", "catch_up"}, {"schedule", "by"},
 	} {
 		property(e.def, e.name).Pattern = "" // the enumeration says it
@@ -93,6 +103,7 @@ func tune(s *jsonschema.Schema) {
 	pace.Type, pace.Pattern, pace.Default = "", "", 50000
 	pace.OneOf = []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "100000000"}, {Const: "none"}}
 
+	tuneActions(s, property)
 	for _, name := range []string{"since", "until"} {
 		p := property("policy", name)
 		p.OneOf = []*jsonschema.Schema{{Type: "string", Pattern: `\S`}, {Ref: p.Ref}}
@@ -102,6 +113,10 @@ func tune(s *jsonschema.Schema) {
 		{Required: []string{"since", "keep"}, Not: &jsonschema.Schema{Required: []string{"until"}}},
 		{Required: []string{"until"}, Not: &jsonschema.Schema{Required: []string{"since"}}},
 	}
+	s.Definitions["policy"].AllOf = []*jsonschema.Schema{{OneOf: []*jsonschema.Schema{
+		{Required: []string{"action"}, Not: &jsonschema.Schema{Required: []string{"stages"}}},
+		{Required: []string{"stages"}, Not: &jsonschema.Schema{Required: []string{"action"}}},
+	}}}
 	without := func(name string) *jsonschema.Schema {
 		return &jsonschema.Schema{Not: &jsonschema.Schema{Required: []string{name}}}
 	}

@@ -11,7 +11,7 @@ import (
 // fit is a policy and a table between which nothing stands.
 func fit(e Engine) (*policy.Policy, *Table, Server) {
 	p := &policy.Policy{Name: "sessions", Database: "lib", Table: "session", Trigger: policy.Trigger{Column: "at"},
-		Action: policy.Delete, Mode: policy.Enforce, Timezone: "UTC"}
+		Action: policy.Action{Kind: policy.Delete}, Mode: policy.Enforce, Timezone: "UTC"}
 	t := &Table{
 		Engine: e, Name: "session", Label: "session",
 		Columns: []Column{

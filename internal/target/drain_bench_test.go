@@ -36,7 +36,7 @@ func benchDrain(b *testing.B, order, how string, rows int) {
 	l.exec(b, `CREATE INDEX ON ev (at)`)
 	l.exec(b, `VACUUM ANALYZE ev`)
 	cut := time.Date(2024, 1, 1, 5, 0, 0, 0, time.UTC).Add(time.Duration(rows/2) * time.Second)
-	p := &policy.Policy{Name: "p", Database: "lab", Table: "ev", Trigger: policy.Trigger{Column: "at", Until: true}, Action: policy.Delete, Mode: policy.Enforce, Timezone: "UTC"}
+	p := &policy.Policy{Name: "p", Database: "lab", Table: "ev", Trigger: policy.Trigger{Column: "at", Until: true}, Action: policy.Action{Kind: policy.Delete}, Mode: policy.Enforce, Timezone: "UTC"}
 	tab, err := l.db.Inspect(b.Context(), "ev")
 	if err != nil {
 		b.Fatal(err)

@@ -76,7 +76,7 @@ func (g *goldenLab) table(key []Column, children ...ForeignKey) *Table {
 func (g *goldenLab) job(key []Column, edit func(*policy.Policy), children ...ForeignKey) *Job {
 	g.Helper()
 	p := &policy.Policy{Name: "events", Database: "lab", Table: "event", Trigger: policy.Trigger{Until: true, Column: "at", Null: policy.NullDue},
-		Where: "kind <> 'keep'", Unless: "pinned = 1", Subject: "owner", Action: policy.Delete, Mode: policy.Enforce, Timezone: "UTC"}
+		Where: "kind <> 'keep'", Unless: "pinned = 1", Subject: "owner", Action: policy.Action{Kind: policy.Delete}, Mode: policy.Enforce, Timezone: "UTC"}
 	if g.s.Engine == SQLite {
 		p.Trigger.Unit = policy.Seconds
 	}

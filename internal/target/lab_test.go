@@ -125,7 +125,7 @@ func (l *lab) lit(t time.Time) string {
 func (l *lab) policy(table string, edit func(*policy.Policy)) *policy.Policy {
 	_, tr := l.instant()
 	tr.Until = true
-	p := &policy.Policy{Name: "p", Database: "lab", Table: table, Trigger: tr, Action: policy.Delete, Mode: policy.Enforce, Timezone: "UTC",
+	p := &policy.Policy{Name: "p", Database: "lab", Table: table, Trigger: tr, Action: policy.Action{Kind: policy.Delete}, Mode: policy.Enforce, Timezone: "UTC",
 		Batch: policy.DefaultBatch(), Retry: policy.DefaultRetry()}
 	if edit != nil {
 		edit(p)

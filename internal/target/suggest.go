@@ -36,7 +36,7 @@ type Suggestion struct {
 
 // Policy is the suggestion as a policy of the database.
 func (s Suggestion) Policy(database string) *policy.Policy {
-	p := &policy.Policy{Name: s.Name, Database: database, Table: s.Table, Key: s.Key, Subject: s.Subject, Action: policy.Delete,
+	p := &policy.Policy{Name: s.Name, Database: database, Table: s.Table, Key: s.Key, Subject: s.Subject, Action: policy.Action{Kind: policy.Delete},
 		Mode: policy.Shadow, Timezone: policy.DefaultTimezone, Batch: policy.DefaultBatch(), Retry: policy.DefaultRetry(),
 		Trigger: policy.Trigger{Until: s.Until, Column: s.Column, Zone: s.Zone, Unit: s.Unit, Format: s.Format, Null: s.Null}}
 	if keep, err := policy.ParsePeriod(s.Keep); err == nil && s.Keep != "" {

@@ -1,0 +1,26 @@
+package curfew
+
+import "curfew.dev/curfew/policy"
+
+// unbuilt refuses what the file can say and this version cannot do: to accept and ignore it would promise what nobody keeps.
+func unbuilt(f *policy.File) error {
+	for _, p := range f.Policies {
+		what := ""
+		switch {
+		case len(p.Stages) > 0:
+			what = "stages are"
+		case p.Action.Kind != policy.Delete:
+			what = "action " + string(p.Action.Kind) + " is"
+		case p.Action.Dependents != nil:
+			what = "dependents are"
+		case p.KeepLast != nil:
+			what = "keep_last is"
+		case p.Privacy != nil:
+			what = "privacy is"
+		default:
+			continue
+		}
+		return fail(KindConfig, "remove it; a setting that is ignored would promise what nobody keeps", "policy %s: %s not available in this version of curfew", p.Name, what)
+	}
+	return nil
+}
