@@ -120,7 +120,7 @@ func (s *story) play(ctx context.Context) error {
 			s.daemon.Kill()
 		}
 	}()
-	for _, chapter := range []func(context.Context) error{s.prepare, s.morning, s.refused, s.calls, s.key, s.lookBack} {
+	for _, chapter := range []func(context.Context) error{s.prepare, s.silence, s.refused, s.calls, s.key, s.lookBack} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ const claims = 11
 
 func wantWell(t *testing.T, out string) {
 	t.Helper()
-	if n := strings.Count(out, "\n  ok      "); n != claims || strings.Contains(out, "FAILED") {
+	_, end, _ := strings.Cut(out, "Is that true?")
+	if n := strings.Count(end, "\n  ok      "); n != claims || strings.Contains(end, "FAILED") {
 		t.Errorf("%d claims hold, want %d:\n%s", n, claims, out)
 	}
 }
@@ -107,7 +108,7 @@ func TestVerifyCatches(t *testing.T) {
 		{"nothing", func() error { return nil }, nil},
 		{"a refreshed session is gone", change("DELETE FROM user_session WHERE id = ?", s.app.kept[0]), []string{"refreshed sessions kept", "deleted by the receipts", "deleted by the ledger", "expired, less"}},
 		{"an expired one is back", change("INSERT INTO user_session VALUES ('x', 1, '', 1, 1)"), []string{"refreshed sessions kept", "sessions left"}},
-		{"a receipt is gone", change("DELETE FROM curfew_receipt WHERE seq = 0 AND run = ?", s.first.ID), []string{"refreshed sessions kept", "sessions left", "deleted by the receipts"}},
+		{"a receipt is gone", change("DELETE FROM curfew_receipt WHERE run = ?", s.first.ID), []string{"refreshed sessions kept", "sessions left", "deleted by the receipts"}},
 		{"an id is in the log", func() error { return os.WriteFile(s.daemon.Log, []byte(s.app.kept[0]), 0o666) }, []string{"refreshed sessions kept", "sessions left", "deleted by the receipts", "ids of sessions"}},
 	} {
 		if err := c.do(); err != nil {

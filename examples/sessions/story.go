@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,10 +38,10 @@ func (s *story) prepare(ctx context.Context) error {
 	return nil
 }
 
-// morning is what was missed before anybody watched. The ledger is a SQLite file, whose clock is that of this machine or one
+// silence is what was missed before anybody watched. The ledger is a SQLite file, whose clock is that of this machine or one
 // that its opener brings: here that of three hours ago, for as long as it takes to see the schedule for the first time.
-func (s *story) morning(ctx context.Context) error {
-	s.Say("This morning: curfew has known for three hours (its clock was set back for that) when calls are expected,\nand the scheduler did not call.")
+func (s *story) silence(ctx context.Context) error {
+	s.Say("For three hours curfew has known when calls are expected (its clock was set back for that), and the scheduler did not call.")
 	opts := curfew.Options{ConfigPath: s.Path("curfew.yaml"), Logger: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return time.Now().Add(-3 * time.Hour) }}
 	c, err := curfew.Open(ctx, opts)
@@ -50,7 +51,7 @@ func (s *story) morning(ctx context.Context) error {
 	defer c.Close()
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- curfew.Serve(ctx, opts, curfew.ServeOptions{Listen: "127.0.0.1:0", Stop: stop}) }()
-	err = stage.Until(ctx, "the schedule has been seen", func() (bool, error) {
+	err = stage.Until(ctx, stage.Patience, "the schedule has been seen", func() (bool, error) {
 		status, err := c.Status(ctx)
 		return err == nil && status[0].Well, err
 	})
@@ -62,10 +63,14 @@ func (s *story) morning(ctx context.Context) error {
 		return err
 	}
 	s.scheduler.url, s.dashboard.url = s.daemon.URL, s.daemon.URL
-	err = stage.Until(ctx, "the missed calls are recorded", func() (bool, error) {
-		var missed []api.OccurrenceItem
-		err := s.Answer(ctx, &missed, "gaps", "--each")
-		return len(missed) >= 2, err
+	err = stage.Until(ctx, stage.Patience, "the missed calls are recorded", func() (bool, error) {
+		text, err := s.scheduler.get(ctx, "/v1/occurrences?state=missed")
+		if err != nil {
+			return false, err
+		}
+		var missed struct{ Items []api.OccurrenceItem }
+		err = json.Unmarshal(text, &missed)
+		return len(missed.Items) >= 2, err
 	})
 	if err != nil {
 		return err
@@ -127,7 +132,7 @@ func (s *story) calls(ctx context.Context) error {
 	if !errors.As(err, &lost) || !lost.Timeout() {
 		return fmt.Errorf("the first call should have timed out: %w", err)
 	}
-	s.Line("call 1            %v", lost.Err)
+	s.Line("call 1            no answer within %v, and the scheduler gives up", impatience)
 	status, run, err := s.scheduler.call(ctx, http.DefaultClient, "")
 	if err != nil || status != http.StatusAccepted {
 		return fmt.Errorf("the second call: answered with %d, %w", status, err)
@@ -143,7 +148,7 @@ func (s *story) calls(ctx context.Context) error {
 	}
 	s.first = run
 
-	err = stage.Until(ctx, "the scan has found the sessions of those who are signing in", func() (bool, error) {
+	err = stage.Until(ctx, stage.Patience, "the scan has found the sessions of those who are signing in", func() (bool, error) {
 		run, err = s.scheduler.run(ctx, run.ID)
 		return run.Batches.Total > 0, err
 	})
@@ -169,7 +174,8 @@ func (s *story) calls(ctx context.Context) error {
 
 // end waits for the end of a run.
 func (s *story) end(ctx context.Context, id string) (run api.Run, err error) {
-	err = stage.Until(ctx, "the run has ended", func() (bool, error) {
+	patience := stage.Patience + time.Duration(s.app.made)*time.Millisecond
+	err = stage.Until(ctx, patience, "the run has ended", func() (bool, error) {
 		run, err = s.scheduler.run(ctx, id)
 		return run.Ended(), err
 	})

@@ -114,7 +114,7 @@ func (s *story) verifyLedger(ctx context.Context) error {
 	for _, m := range months {
 		missed += m.Missed
 	}
-	s.Check(missed >= 2, "calls that did not come this morning, on record: %d", missed)
+	s.Check(missed >= 2, "calls that did not come, on record: %d", missed)
 
 	files, err := filepath.Glob(s.Path("curfew.db*"))
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *Stage) Serve(ctx context.Context) (*Daemon, error) {
 	case <-d.over:
 		return nil, fmt.Errorf("curfew serve ended with exit code %d; what it said is in %s", d.cmd.ProcessState.ExitCode(), d.Log)
 	}
-	if err := Until(ctx, "curfew serve is ready", d.ready); err != nil {
+	if err := Until(ctx, Patience, "curfew serve is ready", d.ready); err != nil {
 		d.Kill()
 		return nil, err
 	}

@@ -134,11 +134,11 @@ func (s *Stage) Verdict() error {
 	return nil
 }
 
-// patience is for what must happen, on a machine that has much else to do.
-const patience = time.Minute
+// Patience is for what must happen, on a machine that has much else to do.
+const Patience = time.Minute
 
 // Until waits for something that must come about.
-func Until(ctx context.Context, what string, holds func() (bool, error)) error {
+func Until(ctx context.Context, patience time.Duration, what string, holds func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("it did not happen within "+patience.String()))
 	defer cancel()
 	again := time.NewTicker(100 * time.Millisecond)
