@@ -50,6 +50,10 @@ var mayImport = map[string][]string{
 	"internal/bench":     {}, // it measures the program from outside
 	"internal/dbtest":    {},
 	"scripts/testreport": {},
+
+	// What an outside program could import, and what the examples have in common.
+	"examples/internal/stage": {},
+	"examples/sessions":       {"", "api", "examples/internal/stage"},
 }
 
 // testsMayImport is what a package's tests may import on top.
@@ -70,9 +74,9 @@ var confined = []struct {
 	{"github.com/goccy/go-yaml", []string{"policy"}, true},
 
 	// The databases' drivers.
-	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench"}, true},
-	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench"}, true},
-	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench"}, true},
+	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
+	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
+	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
 
 	// What only tests need does not go into the binary.
 	{"testing", []string{"internal/dbtest"}, true},
@@ -231,6 +235,13 @@ func TestImportsCatches(t *testing.T) {
 		{"cmd/curfew/a_test.go", ours + "internal/ledger", "may import of ours only"},
 		{"curfew.go", ours + "internal/target", ""},
 		{"curfew.go", ours + "cmd/curfew", "may import of ours only"},
+		{"examples/sessions/a.go", modulePath, ""},
+		{"examples/sessions/a.go", ours + "internal/ledger", "may import of ours only"},
+		{"examples/sessions/a_test.go", ours + "internal/ledger", "may import of ours only"},
+		{"examples/sessions/a_test.go", ours + "internal/dbtest", ""},
+		{"examples/sessions/a.go", ours + "internal/dbtest", "for tests only"},
+		{"examples/internal/stage/a.go", modulePath, "nothing of ours"},
+		{"examples/other/a.go", "fmt", "does not know"},
 		{"internal/util/a.go", "fmt", "does not know"},
 		{"internal/dispatch/a.go", "github.com/riverqueue/river", "only internal/riverq may"},
 		{"internal/dispatch/a_test.go", "github.com/riverqueue/river", "only internal/riverq may"},
