@@ -101,10 +101,14 @@ func TestActionsWholeRun(t *testing.T) {
 			l.visits(20)
 			l.visit(100, asOf) // exactly at the cutoff: stays
 			l.visit(101, asOf.Add(time.Microsecond))
-			for i, s := range []Strategy{ByTrigger, ByKey} {
+			strategies := []Strategy{ByTrigger, ByKey}
+			if l.engine == SQLite { // whose texts are in no index's order
+				strategies = strategies[1:]
+			}
+			for i, s := range strategies {
 				j := l.job(l.acting(a, func(p *policy.Policy) { p.Name += string(s) }))
 				if err := j.SetStrategy(s); err != nil {
-					t.Fatal(err)
+					l.Fatal(err)
 				}
 				got := l.drain(j, n)
 				want := map[string]int64{}
