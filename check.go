@@ -143,7 +143,7 @@ func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Polic
 		f.Policy, f.Database = p.Name, p.Database
 		return f
 	}
-	table, err := db.Inspect(ctx, p.Table)
+	table, err := db.InspectFor(ctx, p)
 	if err != nil && !errors.Is(err, target.ErrNoTable) {
 		return []api.Finding{wire(findingOf(targetError("", err), "table_unreadable"))}
 	}
@@ -188,8 +188,13 @@ func (c *Curfew) examine(ctx context.Context, db *target.DB, p *policy.Policy, t
 	if err != nil || target.Refused(found) != nil {
 		return found, err
 	}
+	more, err := job.ProbeAction(ctx)
+	if found = append(found, more...); err != nil || target.Refused(found) != nil {
+		return found, err
+	}
 	query, args := job.PageSQL(p.Batch.Rows)
-	return db.Examine(ctx, p, t, target.PageQuery{SQL: query, Args: args})
+	more, err = db.Examine(ctx, p, t, target.PageQuery{SQL: query, Args: args})
+	return append(found, more...), err
 }
 
 // look opens a policy's database and reads its table from the catalog; an error says why the policy does not fit it.
@@ -198,16 +203,16 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 	if err != nil {
 		return nil, nil, err
 	}
-	table, err := db.Inspect(ctx, p.Table)
+	table, err := db.InspectFor(ctx, p)
 	if err != nil && !errors.Is(err, target.ErrNoTable) {
 		return nil, nil, targetError(p.Database, err)
 	}
 	return db, table, refusal(p, target.Judge(p, table, db.Described()))
 }
 
-// probe has the database read the policy's own SQL; an error names the setting that it does not accept.
+// probe has the database read the policy's own SQL, and look at what its action needs; an error names what it does not accept.
 func (c *Curfew) probe(ctx context.Context, p *policy.Policy, db *target.DB, table *target.Table) error {
-	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" {
+	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" && len(p.Action.Columns) == 0 {
 		return nil
 	}
 	now := time.Now()
@@ -216,6 +221,9 @@ func (c *Curfew) probe(ctx context.Context, p *policy.Policy, db *target.DB, tab
 		return &Error{Kind: KindRefused, Err: fmt.Errorf("policy %s: %w", p.Name, err), Hint: "curfew check " + p.Name + " says more"}
 	}
 	found, err := job.Probe(ctx)
+	if err == nil && target.Refused(found) == nil {
+		found, err = job.ProbeAction(ctx)
+	}
 	if err != nil {
 		return targetError(p.Database, err)
 	}

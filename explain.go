@@ -44,7 +44,7 @@ func (c *Curfew) Explain(ctx context.Context, name string, key []string) (api.Ex
 		return api.Explanation{}, targetError(p.Database, err)
 	}
 	e.Row, e.Exists, e.Trigger, e.DueAt = a.Row, a.Exists, a.Instant, a.DueAt
-	e.Due = a.Exists && a.InScope && a.Due
+	e.Due = a.Exists && a.InScope && !a.Done && a.Due
 	if f := a.Fate; f != nil {
 		e.DeletedAt, e.DeletedBy = &f.At, f.Run
 	}
@@ -59,7 +59,7 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		no, detail := false, "there is no row with this key"
 		out := []api.Condition{{Name: "exists", Passes: &no, Detail: detail}}
 		if f := a.Fate; f != nil {
-			return out, fmt.Sprintf("It was deleted on %s by run %s (policy %s).", f.At.UTC().Format(time.RFC3339), shortID(f.Run), f.Policy)
+			return out, fmt.Sprintf("It was %s on %s by run %s (policy %s).", f.Was, f.At.UTC().Format(time.RFC3339), shortID(f.Run), f.Policy)
 		}
 		return out, "It is not there: " + detail + ", and no receipt names it."
 	}
@@ -80,6 +80,9 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 	}
 	add("exists", true, "", "")
 	add("in_scope", a.InScope, "", "it is outside the policy's where")
+	if a.Done {
+		add("open", false, "", "it was "+p.Action.Kind.Outcome()+" already: its columns have their values")
+	}
 	if a.Null {
 		add("trigger", a.Due, trigger+" is NULL, which the policy calls due", trigger+" is NULL, which the policy calls never due")
 	} else {
@@ -103,8 +106,13 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		return out, "It stays: " + stays + "."
 	case unknown != "":
 		return out, "It stays for now, as a run would fail: " + unknown + "."
-	case a.Along > 0:
-		return out, fmt.Sprintf("It would go now, and %d rows of other tables with it.", a.Along)
 	}
-	return out, "It would go now."
+	would := "It would go now"
+	if p.Action.Kind != policy.Delete {
+		would = "It would be " + p.Action.Kind.Outcome() + " now"
+	}
+	if a.Along > 0 {
+		return out, fmt.Sprintf("%s, and %d rows of other tables go with it.", would, a.Along)
+	}
+	return out, would + "."
 }

@@ -25,7 +25,7 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 	engine := engineOf(conf.URL)
 	answer := api.Installation{
 		Database: database, Engine: string(engine), Statements: target.InstallSQL(engine),
-		Grants: target.GrantSQL(engine, "", c.tablesOf(database), c.readsOf(database)),
+		Grants: target.GrantSQL(engine, "", target.UsesOf(c.policiesOf(database)), c.readsOf(database)),
 	}
 	if answer.Grants == nil {
 		answer.Grants = []string{}
@@ -61,13 +61,17 @@ func engineOf(url string) target.Engine {
 // tablesOf lists the tables of a database that policies govern, sorted.
 func (c *Curfew) tablesOf(database string) []string {
 	var tables []string
-	for _, p := range c.file.Policies {
-		if p.Database == database && !slices.Contains(tables, p.Table) {
+	for _, p := range c.policiesOf(database) {
+		if !slices.Contains(tables, p.Table) {
 			tables = append(tables, p.Table)
 		}
 	}
 	slices.Sort(tables)
 	return tables
+}
+
+func (c *Curfew) policiesOf(database string) []*policy.Policy {
+	return slices.DeleteFunc(slices.Clone(c.file.Policies), func(p *policy.Policy) bool { return p.Database != database })
 }
 
 // readsOf lists the tables of a database that runs only look at, sorted: those whose rows go along with governed ones and are

@@ -19,11 +19,11 @@ func ruleInWords(p *policy.Policy) string {
 	var b strings.Builder
 	switch {
 	case t.Until && p.Keep.IsZero():
-		fmt.Fprintf(&b, "%s once %s has passed", p.Action.Kind, what)
+		fmt.Fprintf(&b, "%s once %s has passed", actionInWords(p.Action), what)
 	case t.Until:
-		fmt.Fprintf(&b, "%s %s after %s has passed", p.Action.Kind, periodInWords(p.Keep), what)
+		fmt.Fprintf(&b, "%s %s after %s has passed", actionInWords(p.Action), periodInWords(p.Keep), what)
 	default:
-		fmt.Fprintf(&b, "%s %s after %s", p.Action.Kind, periodInWords(p.Keep), what)
+		fmt.Fprintf(&b, "%s %s after %s", actionInWords(p.Action), periodInWords(p.Keep), what)
 	}
 	var reading []string
 	if t.Unit != "" {
@@ -59,6 +59,46 @@ func ruleInWords(p *policy.Policy) string {
 	return b.String()
 }
 
+// actionInWords says what is done to a row: "delete", "set state to paused", "anonymise name and email", "archive to old_event".
+func actionInWords(a policy.Action) string {
+	var parts []string
+	for _, c := range a.Columns {
+		what := c.Column
+		if a.Kind == policy.Set {
+			what += " to " + becomesInWords(c)
+		}
+		parts = append(parts, what)
+	}
+	switch {
+	case len(parts) > 0:
+		return string(a.Kind) + " " + andList(parts)
+	case a.Kind == policy.Archive:
+		return "archive to " + a.To
+	}
+	return string(a.Kind)
+}
+
+func becomesInWords(c policy.Change) string {
+	switch v := c.Constant(); {
+	case c.AsOfPlus != nil:
+		return periodInWords(*c.AsOfPlus) + " after the run's as_of"
+	case v == nil || v.Kind == policy.NullValue:
+		return "NULL"
+	case v.Text == "":
+		return "an empty text"
+	default:
+		return v.Text
+	}
+}
+
+// andList writes a, b and c.
+func andList(parts []string) string {
+	if n := len(parts); n > 1 {
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+	return strings.Join(parts, "")
+}
+
 // periodInWords writes a period so that nobody takes 2m for two months: "2 minutes", "1 year and 6 months". An exact one is told in
 // the largest unit that leaves nothing over, up to days: 730d is not two years.
 func periodInWords(p policy.Period) string {
@@ -81,11 +121,7 @@ func periodInWords(p policy.Period) string {
 			break
 		}
 	}
-	if len(parts) > 1 {
-		last := len(parts) - 1
-		return strings.Join(parts[:last], ", ") + " and " + parts[last]
-	}
-	return strings.Join(parts, "")
+	return andList(parts)
 }
 
 // nextInstants are the next five at which a policy's schedule fires, in UTC.

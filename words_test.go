@@ -33,6 +33,23 @@ func TestRuleInWords(t *testing.T) {
 	}
 }
 
+func TestActionInWords(t *testing.T) {
+	for action, want := range map[string]string{
+		"{set: {state: paused, ends: {as_of_plus: 14d}, seen: null}}":      "set state to paused, ends to 14 days after the run's as_of and seen to NULL 1 year after at",
+		"{anonymise: {borrowernumber: {sentinel: 1}, name: {hash: true}}}": "anonymise borrowernumber and name 1 year after at",
+		"{anonymise: {note: null}}":                                        "anonymise note 1 year after at",
+		"{archive: {to: app.old_event}}":                                   "archive to app.old_event 1 year after at",
+	} {
+		f, err := policy.Parse([]byte("version: 1\ndatabases: {d: {url: 'sqlite:d.db'}}\npolicies:\n  p: {database: d, table: t, mode: shadow, keep: 1y, since: at, action: "+action+"}\n"), policy.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ruleInWords(f.Policies[0]); got != want {
+			t.Errorf("%s is %q, want %q", action, got, want)
+		}
+	}
+}
+
 func TestPeriodInWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"2m": "2 minutes", "2mo": "2 months", "2y": "2 years", "730d": "730 days", "1d": "1 day", "24h": "1 day", "36h": "36 hours", "2w": "14 days",

@@ -82,6 +82,15 @@ type Change struct {
 	Band     int         `json:"band,omitempty"`     // anonymise: a number, rounded down to a multiple
 }
 
+// Constant is the value that every row gets; nil when a row's own value says
+// what it gets, or the run's as_of does.
+func (c Change) Constant() *Value {
+	if c.Sentinel != nil {
+		return c.Sentinel
+	}
+	return c.Value
+}
+
 // HashPrefix begins a text that anonymise made with a keyed hash. It is how a
 // value that was hashed is told from one that was not.
 const HashPrefix = "anon:"

@@ -157,6 +157,12 @@ func DayOver(d Date, loc *time.Location) time.Time { return d.AddDays(1).Midnigh
 // but earlier in the day may find the row not due once more.
 func (p *Policy) DueAt(t time.Time) time.Time { return p.Keep.after(t, p.Location()) }
 
+// AsOfPlus is asOf plus a period, counted as keep is: by the calendar of the
+// policy's zone, and of two readings the later.
+func (p *Policy) AsOfPlus(asOf time.Time, period Period) time.Time {
+	return period.after(asOf, p.Location())
+}
+
 // after is the infimum of the instants whose cutoff is after t.
 func (p Period) after(t time.Time, loc *time.Location) time.Time {
 	t = t.UTC()

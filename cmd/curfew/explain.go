@@ -71,6 +71,7 @@ func question(name string) string {
 	questions := map[string]string{
 		"exists":   "is the row there?",
 		"in_scope": "is it in the policy's scope?",
+		"open":     "is it still to be done?",
 		"trigger":  "does its trigger name an instant?",
 		"due":      "is its time up?",
 		"guard":    "does no guard keep it?",

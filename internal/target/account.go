@@ -59,7 +59,7 @@ func (x *execution) sift(ctx context.Context, t *tally, keys []tuple, ours func(
 			return nil, err
 		}
 		for _, k := range without(keys, pass) {
-			if s.outcome == "gone" && ours(k) {
+			if s.outcome == "gone" && ours(k) && x.j.quick() { // archived it is not
 				t.put("deleted", k)
 			} else {
 				t.put(s.outcome, k)

@@ -47,11 +47,12 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 			return err
 		}
 	}
-	before := len(t.byOutcome["deleted"])
-	if err := x.deleteIsolated(ctx, free, t, last); err != nil {
+	outcome := x.j.outcome()
+	before := len(t.byOutcome[outcome])
+	if err := x.changeIsolated(ctx, free, t, last); err != nil {
 		return err
 	}
-	done := slices.Concat(t.byOutcome["deleted"][before:], t.byOutcome["locked"], t.deferred)
+	done := slices.Concat(t.byOutcome[outcome][before:], t.byOutcome["locked"], t.deferred)
 	for _, n := range t.rows {
 		done = append(done, n.key)
 	}
@@ -119,13 +120,13 @@ func (x *execution) unguardedOf(ctx context.Context, keys []tuple) ([]tuple, err
 	return j.tuples(ctx, x.c, q, j.key)
 }
 
-// deleteIsolated deletes the rows; those that the database refuses are found, set aside with the reason, and the rest goes; last
+// changeIsolated does to the rows what the policy says; those that the database refuses are found, set aside with the reason, and the rest goes; last
 // says that rows found locked have had their second chance.
-func (x *execution) deleteIsolated(ctx context.Context, keys []tuple, t *tally, last bool) error {
+func (x *execution) changeIsolated(ctx context.Context, keys []tuple, t *tally, last bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	err := x.deleteCounted(ctx, keys, t)
+	err := x.changeCounted(ctx, keys, t)
 	if err == nil || !x.ofRows(ctx, err) {
 		return err
 	}
@@ -163,6 +164,9 @@ func (x *execution) deleteIsolated(ctx context.Context, keys []tuple, t *tally, 
 			t.deferred = append(t.deferred, r.key)
 			continue
 		}
+		if r.outcome == "" {
+			continue // account finds out
+		}
 		t.note(r.outcome, r.reason, r.key)
 	}
 	return nil
@@ -173,12 +177,12 @@ type refusal struct {
 	outcome, reason string
 }
 
-// halve deletes by halves and returns the single rows that the database refuses.
+// halve changes by halves and returns the single rows that the database refuses.
 func (x *execution) halve(ctx context.Context, keys []tuple, t *tally) ([]refusal, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	err := x.deleteCounted(ctx, keys, t)
+	err := x.changeCounted(ctx, keys, t)
 	switch {
 	case err == nil:
 		return nil, nil
@@ -209,6 +213,10 @@ func refusalOf(key tuple, err error) refusal {
 	var f *Fault
 	var o errOrphans
 	switch class := classify(err); {
+	case errors.Is(err, errUneven):
+		r.outcome = ""
+	case errors.As(err, new(errArchiving)) && class != classLockTimeout:
+		return archiveRefusal(key, err)
 	case errors.As(err, &o):
 		r.reason = o.constraint
 	case class == classLockTimeout:
@@ -221,15 +229,24 @@ func refusalOf(key tuple, err error) refusal {
 	return r
 }
 
-// deleteCounted deletes the rows inside a savepoint, with every condition repeated, and counts what goes along.
-func (x *execution) deleteCounted(ctx context.Context, keys []tuple, t *tally) error {
+// changeCounted changes the rows inside a savepoint, with every condition repeated, and counts what goes along.
+func (x *execution) changeCounted(ctx context.Context, keys []tuple, t *tally) error {
 	var gone []tuple
 	var along int64
 	err := x.savepoint(ctx, func() (err error) {
 		if along, err = x.countCascade(ctx, keys); err != nil {
 			return err
 		}
-		if gone, err = x.deleteKeys(ctx, keys); err != nil {
+		switch {
+		case len(x.j.edits) > 0:
+			gone, err = x.editKeys(ctx, keys)
+			return err
+		case x.j.t.Archive != nil:
+			gone, err = x.archiveKeys(ctx, keys)
+		default:
+			gone, err = x.deleteKeys(ctx, keys)
+		}
+		if err != nil {
 			return err
 		}
 		return x.orphans(ctx, gone)
@@ -246,7 +263,7 @@ func (x *execution) deleteCounted(ctx context.Context, keys []tuple, t *tally) e
 		}
 		along -= left
 	}
-	t.put("deleted", gone...)
+	t.put(x.j.outcome(), gone...)
 	t.cascaded += along
 	return nil
 }
@@ -263,17 +280,7 @@ func (x *execution) deleteKeys(ctx context.Context, keys []tuple) ([]tuple, erro
 		q.add("DELETE FROM ", j.d.rows(j.t), " WHERE ")
 	}
 	j.d.keyIn(q, j.key, keys)
-	q.add(" AND ")
-	j.isDue(q)
-	// On MySQL a DELETE that reads another table waits for rows locked there, of whatever parent. The rows are ours already,
-	// and what the other tables say was asked in a statement of its own after that.
-	if j.db.Engine != MySQL || !readsTables.MatchString(j.p.Where) {
-		j.inScope(q)
-	}
-	if j.db.Engine != MySQL || !readsTables.MatchString(j.p.Unless) {
-		j.unguarded(q)
-	}
-	x.notHeld(q)
+	x.conditions(q)
 	if j.d.returning() && j.db.Engine != MySQL {
 		q.add(" RETURNING ", j.readKey())
 		return j.tuples(ctx, x.c, q, j.key)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"curfew.dev/curfew/policy"
 )
 
 // Engine names a database product family.
@@ -66,6 +68,7 @@ type Column struct {
 	Position  int    // attnum, ordinal or cid: part of the fingerprint
 	Generated bool
 	OnUpdate  bool // MySQL: ON UPDATE CURRENT_TIMESTAMP
+	Default   bool // an INSERT that leaves it out gives it a value
 }
 
 // Index is one index; Unique ones over NOT NULL columns may serve as a key.
@@ -107,12 +110,13 @@ type ForeignKey struct {
 	ChildSelect   bool // our role may SELECT the child
 }
 
-// Trigger is a user trigger that fires on DELETE.
+// Trigger is a user trigger that fires when rows are changed.
 type Trigger struct {
 	Name   string
 	Table  string // qualified like ForeignKey.Child
-	Timing string // BEFORE, AFTER, INSTEAD OF; RULE for a PostgreSQL rewrite rule ON DELETE
+	Timing string // BEFORE, AFTER, INSTEAD OF; RULE for a PostgreSQL rewrite rule
 	Row    bool   // FOR EACH ROW
+	Event  string // INSERT or UPDATE; "" for DELETE
 }
 
 // Table is what the catalog says of a governed table: facts only, no judgement.
@@ -134,8 +138,12 @@ type Table struct {
 	Indexes     []Index
 	// Children are all foreign keys reached from this table: those that reference it, and, through CASCADE, those that
 	// reference the rows which would go along, breadth first, each constraint once.
-	Children    []ForeignKey
-	Triggers    []Trigger // on this table and on tables reached by CASCADE
+	Children []ForeignKey
+	Triggers []Trigger // on DELETE, on this table and on tables reached by CASCADE
+	// Parents are the foreign keys of this table: what its rows reference.
+	Parents     []ForeignKey
+	Writes      []Trigger // on INSERT and UPDATE, on this table; one that fires on both is here twice
+	Archive     *Table    // the table that a policy's rows go to, see InspectFor; nil when there is none
 	RowSecurity bool      // active for our role
 	WithoutRow  bool      // SQLite: WITHOUT ROWID
 	EstRows     int64     // the planner's estimate; -1 when unknown
@@ -153,7 +161,7 @@ type Spread struct {
 }
 
 // Privileges are our role's rights on the table.
-type Privileges struct{ Select, Delete, Update bool }
+type Privileges struct{ Select, Delete, Update, Insert bool }
 
 // ErrNoTable is wrapped by Inspect when there is no such table, or none that our role can see.
 var ErrNoTable = errors.New("no such table")
@@ -193,6 +201,20 @@ func (t *Table) sameSet(a, b []string) bool {
 		}
 	}
 	return len(a) == len(b)
+}
+
+// InspectFor reads what the catalog says of a policy's table, and of the table that its rows are archived to. An archive that is
+// not there is for Judge to tell.
+func (d *DB) InspectFor(ctx context.Context, p *policy.Policy) (*Table, error) {
+	t, err := d.Inspect(ctx, p.Table)
+	if err != nil || p.Action.Kind != policy.Archive {
+		return t, err
+	}
+	t.Archive, err = d.Inspect(ctx, p.Action.To)
+	if errors.Is(err, ErrNoTable) {
+		err = nil
+	}
+	return t, err
 }
 
 // Inspect reads what the catalog says of a table, named as a policy does: table or schema.table.
@@ -255,6 +277,16 @@ func reach(table string, refs []reference, below func(string) []string) (found [
 
 func noPartitions(string) []string { return nil }
 
+// parentsOf are the foreign keys of the table itself.
+func parentsOf(table string, refs []reference) (found []ForeignKey) {
+	for _, r := range refs {
+		if r.child == table {
+			found = append(found, r.ForeignKey)
+		}
+	}
+	return found
+}
+
 // Fingerprint is a hash over the identity of the table and the named columns as Inspect saw them; with none named, all.
 // It is for comparing what was looked at on two occasions; inside a transaction there is fingerprintSQL.
 func Fingerprint(t *Table, cols []string) string {
@@ -283,15 +315,15 @@ func (t *Table) along() []string {
 // fingerprintSQL is a query for one text that changes when the table is another one, when any of its columns changes its
 // name, place, type, collation or nullability, when the key is no longer unique, and, on PostgreSQL and SQLite, when a delete
 // trigger or a foreign key that references it comes or goes, on this table or on one from which rows go along: what a delete
-// takes along was accepted by name. (MySQL opens every table of the schema to tell; there each process looks once, when it
+// takes along was accepted by name. (event says which triggers: those of the statement that a run makes.) (MySQL opens every table of the schema to tell; there each process looks once, when it
 // begins.) All columns, since the policy's SQL may read any of them; other indexes may come and go.
 //
 // Run it once the transaction holds a lock on the table, which any statement that touches the table takes and which keeps
 // the definition as it is until the end: before that, a change could slip in between.
-func fingerprintSQL(t *Table, key []string) (query string, args []any) {
+func fingerprintSQL(t *Table, key []string, event int) (query string, args []any) {
 	switch t.Engine {
 	case Postgres:
-		return postgresFingerprint(t, key)
+		return postgresFingerprint(t, key, event)
 	case MySQL:
 		return mysqlFingerprint(t, key)
 	default:

@@ -65,7 +65,7 @@ func mysqlArgs(t *Table) []any { return []any{t.Schema, t.Name} }
 func (d *DB) mysqlColumns(ctx context.Context, t *Table) error {
 	rows, err := d.SQL.QueryContext(ctx, `
 		SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE = 'NO', COALESCE(COLLATION_NAME, ''), ORDINAL_POSITION,
-		       COALESCE(GENERATION_EXPRESSION, '') <> '', LOWER(EXTRA) LIKE '%on update%'
+		       COALESCE(GENERATION_EXPRESSION, '') <> '', LOWER(EXTRA) LIKE '%on update%', COLUMN_DEFAULT IS NOT NULL OR LOWER(EXTRA) LIKE '%auto_increment%'
 		FROM information_schema.COLUMNS WHERE `+mysqlThis+` ORDER BY ORDINAL_POSITION`, mysqlArgs(t)...)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (d *DB) mysqlColumns(ctx context.Context, t *Table) error {
 	defer rows.Close()
 	for rows.Next() {
 		var c Column
-		if err := rows.Scan(&c.Name, &c.Type, &c.Declared, &c.NotNull, &c.Collation, &c.Position, &c.Generated, &c.OnUpdate); err != nil {
+		if err := rows.Scan(&c.Name, &c.Type, &c.Declared, &c.NotNull, &c.Collation, &c.Position, &c.Generated, &c.OnUpdate, &c.Default); err != nil {
 			return err
 		}
 		c.Kind = mysqlKind(c.Type)
@@ -204,13 +204,23 @@ func (d *DB) mysqlReferences(ctx context.Context, t *Table) error {
 	}
 	var tables []string
 	t.Children, tables = reach(self+"/"+t.Name, refs, noPartitions)
+	t.Parents = parentsOf(self+"/"+t.Name, refs)
 	if hidden, err := d.mysqlHiddenReferences(ctx, self, tables, refs); err != nil {
 		return err
 	} else if hidden {
 		t.Hidden = append(t.Hidden, "foreign keys")
 	}
 	// A cascade of InnoDB fires no trigger of the child: only our own table's count.
-	return d.mysqlTriggers(ctx, t, tables[:1])
+	if err := d.mysqlTriggers(ctx, t, tables[:1]); err != nil {
+		return err
+	}
+	writes, err := d.SQL.QueryContext(ctx, `
+		SELECT TRIGGER_NAME, EVENT_MANIPULATION, ACTION_TIMING, ACTION_ORIENTATION = 'ROW' FROM information_schema.TRIGGERS
+		WHERE EVENT_OBJECT_SCHEMA = ? AND EVENT_OBJECT_TABLE = ? AND EVENT_MANIPULATION IN ('INSERT', 'UPDATE') ORDER BY 1, 2`, self, t.Name)
+	if err != nil {
+		return err
+	}
+	return scanWrites(t, writes)
 }
 
 // mysqlRule reads the rule of a foreign key from the child's definition where our privileges on the child are too few for
@@ -309,7 +319,7 @@ func (d *DB) mysqlPrivileges(ctx context.Context, t *Table) error {
 		return err
 	}
 	has := func(r string) bool { return slices.Contains(rights, r) }
-	t.Privileges = Privileges{Select: has("SELECT"), Delete: has("DELETE"), Update: has("UPDATE")}
+	t.Privileges = Privileges{Select: has("SELECT"), Delete: has("DELETE"), Update: has("UPDATE"), Insert: has("INSERT")}
 	// MySQL shows triggers to who has TRIGGER; MariaDB to who may change the table in any way.
 	if !has("TRIGGER") && !(d.server.MariaDB && slices.ContainsFunc(rights, func(r string) bool { return r != "SELECT" && r != "REFERENCES" })) {
 		t.Hidden = append(t.Hidden, "triggers")

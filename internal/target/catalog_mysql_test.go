@@ -77,7 +77,7 @@ func TestInspectMariaDBDetails(t *testing.T) {
 		t.Errorf("ver: versioned %v, view %v", ver.Versioned, ver.IsView)
 	}
 	root := inspect(t, d, "root")
-	same(t, "triggers", root.Triggers, []Trigger{{"root_del", "root", "BEFORE", true}}) // those of a cascade's child do not fire
+	same(t, "triggers", root.Triggers, []Trigger{{"root_del", "root", "BEFORE", true, ""}}) // those of a cascade's child do not fire
 	if root.EstRows < 1000 || root.EstRows > 3000 {
 		t.Errorf("rows %d", root.EstRows)
 	}

@@ -42,13 +42,14 @@ func (d *DB) pgTable(ctx context.Context, name string) (*Table, error) {
 		       n.nspname IN ('pg_catalog', 'information_schema', 'pg_toast'),
 		       u.usage AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT')),
 		       u.usage AND has_table_privilege(c.oid, 'DELETE'),
-		       u.usage AND (has_table_privilege(c.oid, 'UPDATE') OR has_any_column_privilege(c.oid, 'UPDATE'))
+		       u.usage AND (has_table_privilege(c.oid, 'UPDATE') OR has_any_column_privilege(c.oid, 'UPDATE')),
+		       u.usage AND has_table_privilege(c.oid, 'INSERT')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
 		     LATERAL (SELECT has_schema_privilege(n.oid, 'USAGE') AS usage) u
 		WHERE c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 		  AND CASE WHEN $1 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $1 END`, schema, table).
 		Scan(&t.OID, &t.Schema, &t.Name, &relkind, &persistence, &t.Label, &t.RowSecurity, &t.Inherited, &t.System,
-			&t.Privileges.Select, &t.Privileges.Delete, &t.Privileges.Update)
+			&t.Privileges.Select, &t.Privileges.Delete, &t.Privileges.Update, &t.Privileges.Insert)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, d.pgMissing(ctx, table)
 	}
@@ -95,7 +96,7 @@ func (d *DB) pgColumns(ctx context.Context, t *Table) error {
 		       a.attnotnull OR EXISTS (SELECT FROM base s WHERE s.attnum = a.attnum AND s.strict),
 		       CASE WHEN a.attcollation = 0 OR o.collname = 'default' THEN ''
 		            WHEN cn.nspname = 'pg_catalog' THEN o.collname::text ELSE cn.nspname || '.' || o.collname END,
-		       a.attnum, a.attgenerated <> ''
+		       a.attnum, a.attgenerated <> '', a.atthasdef OR a.attidentity <> ''
 		FROM pg_attribute a
 		JOIN base b ON b.attnum = a.attnum
 		JOIN pg_type y ON y.oid = b.typid AND y.typtype <> 'd'
@@ -112,7 +113,7 @@ func (d *DB) pgColumns(ctx context.Context, t *Table) error {
 		var c Column
 		var typname, typtype string
 		var builtin bool
-		if err := rows.Scan(&c.Name, &typname, &builtin, &typtype, &c.Type, &c.Declared, &c.NotNull, &c.Collation, &c.Position, &c.Generated); err != nil {
+		if err := rows.Scan(&c.Name, &typname, &builtin, &typtype, &c.Type, &c.Declared, &c.NotNull, &c.Collation, &c.Position, &c.Generated, &c.Default); err != nil {
 			return err
 		}
 		switch {
@@ -268,7 +269,11 @@ func (d *DB) pgReferences(ctx context.Context, t *Table) error {
 	}
 	var tables []string
 	t.Children, tables = reach(t.OID, refs, below)
-	return d.pgTriggers(ctx, t, tables)
+	t.Parents = parentsOf(t.OID, refs)
+	if err := d.pgTriggers(ctx, t, tables); err != nil {
+		return err
+	}
+	return d.pgWrites(ctx, t)
 }
 
 // pgBelow gives the partitions of a partitioned table, of every level.
@@ -326,6 +331,36 @@ func (d *DB) pgTriggers(ctx context.Context, t *Table, tables []string) error {
 	return rows.Err()
 }
 
+// pgWrites reads what fires for a row that is inserted or changed.
+func (d *DB) pgWrites(ctx context.Context, t *Table) error {
+	rows, err := d.SQL.QueryContext(ctx, `
+		SELECT DISTINCT g.tgname::text, e.name, CASE WHEN g.tgtype & 2 <> 0 THEN 'BEFORE' WHEN g.tgtype & 64 <> 0 THEN 'INSTEAD OF' ELSE 'AFTER' END, g.tgtype & 1 <> 0
+		FROM pg_trigger g, (VALUES ('INSERT', 4), ('UPDATE', 16)) e(name, bit)
+		WHERE g.tgrelid IN (SELECT $1::text::oid UNION ALL SELECT relid FROM pg_partition_tree($1::text::oid::regclass))
+		  AND g.tgtype & e.bit <> 0 AND NOT g.tgisinternal AND g.tgenabled IN ('O', 'A')
+		UNION ALL
+		SELECT w.rulename::text, CASE w.ev_type WHEN '2' THEN 'UPDATE' ELSE 'INSERT' END, 'RULE', false
+		FROM pg_rewrite w WHERE w.ev_class = $1::text::oid AND w.ev_type IN ('2', '3') AND w.ev_enabled IN ('O', 'A')
+		ORDER BY 1, 2`, t.OID)
+	if err != nil {
+		return err
+	}
+	return scanWrites(t, rows)
+}
+
+// scanWrites reads rows of name, event, timing and whether it fires for each row.
+func scanWrites(t *Table, rows *sql.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		g := Trigger{Table: t.Label}
+		if err := rows.Scan(&g.Name, &g.Event, &g.Timing, &g.Row); err != nil {
+			return err
+		}
+		t.Writes = append(t.Writes, g)
+	}
+	return rows.Err()
+}
+
 // pgSpread reads the statistics of columns. A value among the most common has a share of f of the rows, so a share f of the rows
 // has f times all of them for ties; the others share the rest evenly.
 func (d *DB) pgSpread(ctx context.Context, t *Table) error {
@@ -360,7 +395,7 @@ func (d *DB) pgSpread(ctx context.Context, t *Table) error {
 // postgresFingerprint finds the table by name, so that another table under the name is another fingerprint. The key is given
 // by the places of its columns, which the first part ties to their names. The triggers that fire on DELETE are the user's and,
 // one for each foreign key that references the table, the server's own.
-func postgresFingerprint(t *Table, key []string) (string, []any) {
+func postgresFingerprint(t *Table, key []string, event int) (string, []any) {
 	var places []int
 	for _, k := range key {
 		c, _ := t.Column(k)
@@ -380,7 +415,7 @@ SELECT o.oid || ':' || md5((
 	SELECT concat(relrowsecurity, relforcerowsecurity, relhasrules) FROM pg_class WHERE oid = o.oid) || ':' || coalesce((
 	SELECT string_agg(concat_ws(' ', tgfoid::oid, tgconstraint, tgenabled), ',' ORDER BY oid)
 	FROM pg_trigger WHERE tgrelid IN (SELECT t FROM (SELECT o.oid UNION ALL SELECT to_regclass(n)::oid FROM unnest($3::text::text[]) n) a(t)
-		UNION ALL SELECT p.relid FROM (SELECT o.oid UNION ALL SELECT to_regclass(n)::oid FROM unnest($3::text::text[]) n) a(t), pg_partition_tree(a.t) p) AND tgtype & 8 <> 0), '')
+		UNION ALL SELECT p.relid FROM (SELECT o.oid UNION ALL SELECT to_regclass(n)::oid FROM unnest($3::text::text[]) n) a(t), pg_partition_tree(a.t) p) AND tgtype & ` + itoa(event) + ` <> 0), '')
 FROM (SELECT to_regclass($1::text)::oid AS oid OFFSET 0) o WHERE o.oid IS NOT NULL`,
 		[]any{quoted(postgresDialect{}, t.Schema, t.Name), "{" + list + "}", textArray(along, 0)}
 }

@@ -96,7 +96,7 @@ func TestInspectPostgresPartitions(t *testing.T) {
 	}
 	same(t, "partitions", got.Partitions, []string{"ev_def", "ev_new_a", "ev_old"})
 	same(t, "children of the whole", got.Children, []ForeignKey{cascade, pin})
-	same(t, "triggers of the whole", got.Triggers, []Trigger{{"whole", "ev", "AFTER", true}, {"part", "ev_old", "AFTER", true}})
+	same(t, "triggers of the whole", got.Triggers, []Trigger{{"whole", "ev", "AFTER", true, ""}, {"part", "ev_old", "AFTER", true, ""}})
 	if got.EstRows != -1 || got.Blocks == 0 {
 		t.Errorf("before ANALYZE: rows %d in %d blocks, want -1", got.EstRows, got.Blocks)
 	}
@@ -111,7 +111,7 @@ func TestInspectPostgresPartitions(t *testing.T) {
 	same(t, "children of the leaf", leaf.Children, []ForeignKey{pin, {
 		Name: leaf.Children[1].Name, Child: "tag", ChildColumns: []string{"ev_id", "ev_at"}, Parent: "ev_old",
 		ParentColumns: []string{"id", "at"}, OnDelete: Cascade, ChildSelect: true}})
-	same(t, "triggers of the leaf", leaf.Triggers, []Trigger{{"part", "ev_old", "AFTER", true}, {"whole", "ev_old", "AFTER", true}})
+	same(t, "triggers of the leaf", leaf.Triggers, []Trigger{{"part", "ev_old", "AFTER", true, ""}, {"whole", "ev_old", "AFTER", true, ""}})
 	if leaf.EstRows != 1000 {
 		t.Errorf("leaf has %d rows", leaf.EstRows)
 	}
@@ -148,13 +148,13 @@ func TestInspectPostgresDetails(t *testing.T) {
 		{Name: "log_u_fkey", Child: "log", ChildColumns: []string{"u"}, Parent: "auth.users", ParentColumns: []string{"id"},
 			OnDelete: NoAction, Deferrable: true, ChildSelect: true},
 	})
-	same(t, "triggers", users.Triggers, []Trigger{{"along", "auth.ident", "AFTER", true}, {"stmt", "auth.users", "BEFORE", false}})
+	same(t, "triggers", users.Triggers, []Trigger{{"along", "auth.ident", "AFTER", true, ""}, {"stmt", "auth.users", "BEFORE", false, ""}})
 
 	base := inspect(t, d, "base")
 	if !base.Inherited {
 		t.Error("base has an inheritance child")
 	}
-	same(t, "rule", base.Triggers, []Trigger{{"never", "base", "RULE", false}})
+	same(t, "rule", base.Triggers, []Trigger{{"never", "base", "RULE", false, ""}})
 	if got := inspect(t, d, "derived"); got.Inherited {
 		t.Error("derived has none")
 	}

@@ -41,7 +41,7 @@ func (d *DB) inspectSQLite(ctx context.Context, name string) (*Table, error) {
 		}
 	}
 	ok := !d.server.ReadOnly
-	t.Privileges = Privileges{Select: true, Delete: ok, Update: ok}
+	t.Privileges = Privileges{Select: true, Delete: ok, Update: ok, Insert: ok}
 	return t, nil
 }
 
@@ -57,7 +57,7 @@ func (d *DB) sqliteColumns(ctx context.Context, t *Table, tokens []string) error
 			t.WithoutRow = true
 		}
 	}
-	rows, err := d.SQL.QueryContext(ctx, `SELECT name, type, "notnull", pk, hidden, cid FROM pragma_table_xinfo($1, 'main') ORDER BY cid`, t.Name)
+	rows, err := d.SQL.QueryContext(ctx, `SELECT name, type, "notnull", pk, hidden, cid, dflt_value IS NOT NULL FROM pragma_table_xinfo($1, 'main') ORDER BY cid`, t.Name)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d *DB) sqliteColumns(ctx context.Context, t *Table, tokens []string) error
 	for rows.Next() {
 		var c Column
 		var pk, hidden int
-		if err := rows.Scan(&c.Name, &c.Declared, &c.NotNull, &pk, &hidden, &c.Position); err != nil {
+		if err := rows.Scan(&c.Name, &c.Declared, &c.NotNull, &pk, &hidden, &c.Position, &c.Default); err != nil {
 			return err
 		}
 		if hidden == 1 { // a virtual table's own
@@ -88,7 +88,7 @@ func (d *DB) sqliteColumns(ctx context.Context, t *Table, tokens []string) error
 	alias, err := d.sqliteRowid(ctx, t.Name)
 	for i := range t.Columns {
 		if alias != "" && t.Columns[i].Name == alias {
-			t.Columns[i].Kind, t.Columns[i].NotNull = KindInt, true
+			t.Columns[i].Kind, t.Columns[i].NotNull, t.Columns[i].Default = KindInt, true, true
 		}
 	}
 	return err
@@ -195,6 +195,7 @@ func (d *DB) sqliteReferences(ctx context.Context, t *Table) error {
 	}
 	var tables []string
 	t.Children, tables = reach(strings.ToLower(t.Name), refs, noPartitions)
+	t.Parents = parentsOf(strings.ToLower(t.Name), refs)
 	for i, fk := range t.Children {
 		if t.Children[i].Indexed, err = d.sqliteIndexed(ctx, fk.Child, fk.ChildColumns); err != nil {
 			return err
@@ -213,6 +214,11 @@ func (d *DB) sqliteReferences(ctx context.Context, t *Table) error {
 		}
 		timing, event := triggerHead(text)
 		g.Timing = timing
+		if (event == "INSERT" || event == "UPDATE") && strings.EqualFold(t.Name, g.Table) {
+			w := g
+			w.Event = event
+			t.Writes = append(t.Writes, w)
+		}
 		for _, table := range tables {
 			if event == "DELETE" && strings.EqualFold(table, g.Table) {
 				t.Triggers = append(t.Triggers, g)

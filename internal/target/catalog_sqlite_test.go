@@ -92,7 +92,7 @@ func TestInspectSQLiteDetails(t *testing.T) {
 		{Child: "cyc", ChildColumns: []string{"o"}, Parent: odd, ParentColumns: []string{"id"}, OnDelete: Cascade, ChildSelect: true},
 		{Child: "cyc", ChildColumns: []string{"c"}, Parent: "cyc", ParentColumns: []string{"id"}, OnDelete: Cascade, ChildSelect: true},
 	})
-	same(t, "triggers", got.Triggers, []Trigger{{"deep", "cyc", "BEFORE", true}, {"after", "user", "AFTER", true}, {"plain", "user", "BEFORE", true}})
+	same(t, "triggers", got.Triggers, []Trigger{{"deep", "cyc", "BEFORE", true, ""}, {"after", "user", "AFTER", true, ""}, {"plain", "user", "BEFORE", true, ""}})
 	if got := inspect(t, d, "words"); got.Storage != "virtual" {
 		t.Errorf("words: storage %q", got.Storage)
 	}

@@ -186,7 +186,7 @@ func TestFingerprint(t *testing.T) {
 				table := inspect(t, d, "s")
 				ask := func() string {
 					t.Helper()
-					query, args := fingerprintSQL(table, []string{"id"})
+					query, args := fingerprintSQL(table, []string{"id"}, onDelete)
 					var got *string
 					if err := d.SQL.QueryRowContext(t.Context(), query, args...).Scan(&got); err != nil || got == nil {
 						return "none"
@@ -216,7 +216,7 @@ func TestFingerprintOfKey(t *testing.T) {
 		table := inspect(t, d, "s")
 		got := map[string]bool{}
 		for _, key := range [][]string{{"b", "a"}, {"c"}, {"a"}, {"a", "c"}} {
-			query, args := fingerprintSQL(table, key)
+			query, args := fingerprintSQL(table, key, onDelete)
 			var s string
 			if err := d.SQL.QueryRowContext(t.Context(), query, args...).Scan(&s); err != nil {
 				t.Fatal(err)

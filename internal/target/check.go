@@ -81,6 +81,7 @@ func Judge(p *policy.Policy, t *Table, s Server) []Finding {
 	j.trigger()
 	j.cascades()
 	j.triggers()
+	j.action()
 	j.rights()
 	j.guards()
 	j.doubleQuotes()
@@ -225,6 +226,12 @@ func (j *judgement) key() {
 
 // Children whose rows change when ours go, by their foreign keys.
 func (j *judgement) cascades() {
+	if edits(j.p.Action.Kind) {
+		for _, name := range j.p.Cascade {
+			j.add(LevelWarn, "cascade_unknown", "remove it", "cascade: %s does nothing to rows of %s", j.p.Action.Kind, name)
+		}
+		return
+	}
 	if slices.Contains(j.t.Hidden, "foreign keys") {
 		j.add(j.onlyEnforce(), "foreign_keys_hidden", "REFERENCES on the database shows the foreign keys and nothing of the rows",
 			"role %s cannot see which tables reference %s, so a cascade could go unnoticed", j.s.Role, j.t.Label)
@@ -290,9 +297,11 @@ func (j *judgement) triggers() {
 	}
 	var refused, names []string
 	used := map[string]bool{}
-	for _, g := range j.t.Triggers {
+	for _, g := range j.setOff() {
+		event := cmp.Or(g.Event, "DELETE")
 		if g.Timing == "RULE" {
-			j.add(LevelRefuse, "delete_rule", "drop the rule, or name the table it leads to", "rule %s rewrites a DELETE on %s into something else", g.Name, g.Table)
+			a := map[string]string{"INSERT": "an INSERT", "UPDATE": "an UPDATE", "DELETE": "a DELETE"}[event]
+			j.add(LevelRefuse, strings.ToLower(event)+"_rule", "drop the rule, or name the table it leads to", "rule %s rewrites %s on %s into something else", g.Name, a, g.Table)
 			continue
 		}
 		i := slices.IndexFunc(j.p.Triggers, func(n string) bool { return j.t.sameName(n, g.Name) })
@@ -300,19 +309,33 @@ func (j *judgement) triggers() {
 			used[j.p.Triggers[i]] = true
 			continue
 		}
-		refused = append(refused, fmt.Sprintf("%s %s DELETE ON %s", g.Name, g.Timing, g.Table))
+		refused = append(refused, fmt.Sprintf("%s %s %s ON %s", g.Name, g.Timing, event, g.Table))
 		names = append(names, g.Name)
 	}
 	if len(refused) > 0 {
 		all := append(slices.Clone(j.p.Triggers), names...)
 		j.add(LevelRefuse, "triggers_not_accepted", fmt.Sprintf("see what they do; if that is meant, write triggers: [%s]", strings.Join(all, ", ")),
-			"triggers fire when rows go: %s", strings.Join(refused, "; "))
+			"triggers fire when rows %s: %s", map[bool]string{true: "change", false: "go"}[edits(j.p.Action.Kind)], strings.Join(refused, "; "))
 	}
 	for _, name := range j.p.Triggers {
 		if !used[name] {
-			j.add(LevelWarn, "trigger_unknown", "remove it, or correct its name", "triggers: no trigger %s fires for a row that goes", name)
+			j.add(LevelWarn, "trigger_unknown", "remove it, or correct its name", "triggers: no trigger %s fires for a row that %s", name, map[bool]string{true: "changes", false: "goes"}[edits(j.p.Action.Kind)])
 		}
 	}
+}
+
+// setOff are the triggers that the policy's statements set off.
+func (j *judgement) setOff() []Trigger {
+	of := func(t *Table, event string) []Trigger {
+		return slices.DeleteFunc(slices.Clone(t.Writes), func(g Trigger) bool { return g.Event != event })
+	}
+	switch to := j.t.Archive; {
+	case edits(j.p.Action.Kind):
+		return of(j.t, "UPDATE")
+	case to != nil:
+		return append(slices.Clone(j.t.Triggers), of(to, "INSERT")...)
+	}
+	return j.t.Triggers
 }
 
 func (j *judgement) rights() {
@@ -328,6 +351,11 @@ func (j *judgement) rights() {
 	}
 	switch {
 	case j.s.Engine == SQLite: // see read_only
+	case edits(j.p.Action.Kind):
+		if !pr.Update {
+			refuse(j.onlyEnforce(), "no_update", grant("UPDATE"), "role %s may not UPDATE %s", j.s.Role, j.t.Label)
+		}
+		return
 	case !pr.Delete && j.p.Mode == policy.Shadow:
 		j.add(LevelInfo, "no_delete", "", "role %s may not DELETE from %s: a shadow run needs no more", j.s.Role, j.t.Label)
 	case !pr.Delete:

@@ -96,13 +96,13 @@ func kids(accepted ...string) change {
 
 func twoTriggers(accepted ...string) change {
 	return func(p *policy.Policy, t *Table, s *Server) {
-		t.Triggers = []Trigger{{"copy", "session", "AFTER", true}, {"Veto", "session", "BEFORE", true}}
+		t.Triggers = []Trigger{{"copy", "session", "AFTER", true, ""}, {"Veto", "session", "BEFORE", true, ""}}
 		p.Triggers = accepted
 	}
 }
 
 func aRule(p *policy.Policy, t *Table, s *Server) {
-	t.Triggers = []Trigger{{"r", "session", "RULE", false}}
+	t.Triggers = []Trigger{{"r", "session", "RULE", false, ""}}
 }
 
 func hidden(p *policy.Policy, t *Table, s *Server) { t.Hidden = []string{"foreign keys", "triggers"} }

@@ -142,8 +142,8 @@ const sqliteSettings = "mode=rw&_txlock=immediate&_dqs=0&_pragma=busy_timeout(10
 type sqliteConnector struct{ driver.Connector }
 
 func newSQLiteConnector(path string) (driver.Connector, error) {
-	if errRegister != nil {
-		return nil, errRegister
+	if err := errors.Join(errRegister, errTruncated); err != nil {
+		return nil, err
 	}
 	if path == "" || strings.HasPrefix(path, ":memory:") {
 		return nil, errors.New("the url has no path: it has the form sqlite:path/to/file.db")

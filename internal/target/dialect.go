@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"curfew.dev/curfew/policy"
 )
 
 // A dialect returns SQL text for one engine. It runs nothing: the logic that does is written once, in the other files.
@@ -30,6 +32,15 @@ type dialect interface {
 	// value that is no instant". Neither is ever NULL-valued true.
 	due(q *query, x string, tr *trigger, b bound)
 	unreadable(q *query, x string, tr *trigger)
+
+	// same writes "the column is what write writes", byte for byte, NULL being NULL; it is never NULL itself.
+	same(q *query, c Column, write func())
+	// isHashed writes "the column is NULL or holds what anonymise made with a hash", which is never NULL.
+	isHashed(q *query, c Column)
+	// truncated, prefixed and banded are what anonymise makes of the column's value; see image.go.
+	truncated(c Column, to policy.CalendarBit, zone string) string
+	prefixed(c Column, n int) string
+	banded(c Column, n int) string
 
 	// lockRows ends a SELECT that locks what it finds; wait says whether to wait for rows locked by others or to skip them.
 	lockRows(wait bool) string

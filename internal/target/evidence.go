@@ -14,6 +14,7 @@ type Fate struct {
 	Run    string
 	Policy string
 	At     time.Time // when the batch was completed
+	Was    string    // deleted or archived
 }
 
 // evidenceChunk is how many receipts are searched by one statement.
@@ -143,10 +144,11 @@ func (j *Job) searchReceipts(ctx context.Context, keys [][]byte, hashes [][16]by
 		if err := rows.Scan(&f.Run, &f.Policy, &when, &evidence); err != nil {
 			return nil, [16]byte{}, err
 		}
-		hash, ok := deletedIn(evidence, hashes)
-		if !ok {
+		hash, was := removedIn(evidence, hashes)
+		if was == "" {
 			continue
 		}
+		f.Was = was
 		if f.At, err = time.Parse("2006-01-02 15:04:05.999999", when); err != nil {
 			return nil, hash, fmt.Errorf("a receipt of run %.12s was completed at %q", f.Run, when)
 		}
@@ -155,19 +157,19 @@ func (j *Job) searchReceipts(ctx context.Context, keys [][]byte, hashes [][16]by
 	return nil, [16]byte{}, rows.Err()
 }
 
-// deletedIn reads evidence, as Job.evidence writes it, and says which of the hashes is there as a deleted row. Evidence that ends
-// too early is read as far as it goes.
-func deletedIn(evidence []byte, hashes [][16]byte) (hash [16]byte, ok bool) {
+// removedIn reads evidence, as Job.evidence writes it, and says which of the hashes is there as a row that was deleted or archived,
+// and which it was. Evidence that ends too early is read as far as it goes.
+func removedIn(evidence []byte, hashes [][16]byte) (hash [16]byte, was string) {
 	for len(evidence) >= 5 {
 		code, n := int(evidence[0]), int64(binary.BigEndian.Uint32(evidence[1:]))
 		evidence = evidence[5:]
 		for ; n > 0 && len(evidence) >= len(hash); n-- {
 			copy(hash[:], evidence)
-			if code < len(outcomeCodes) && outcomeCodes[code] == "deleted" && slices.Contains(hashes, hash) {
-				return hash, true
+			if code < len(outcomeCodes) && (outcomeCodes[code] == "deleted" || outcomeCodes[code] == "archived") && slices.Contains(hashes, hash) {
+				return hash, outcomeCodes[code]
 			}
 			evidence = evidence[len(hash):]
 		}
 	}
-	return [16]byte{}, false
+	return [16]byte{}, ""
 }

@@ -85,7 +85,7 @@ func isSQLError(err error) bool {
 
 // undefined tells a table that changed from a policy whose SQL names what is not there.
 func (j *Job) undefined(ctx context.Context, err error) error {
-	if now, ferr := j.db.fingerprint(ctx, j.db.SQL, j.t, j.key); ferr == nil && now == j.fingerprint {
+	if now, ferr := j.fingerprintIn(ctx, j.db.SQL); ferr == nil && now == j.fingerprint {
 		return fmt.Errorf("%w: %w", ErrPolicySQL, redact(err))
 	}
 	return fmt.Errorf("%w: %w", ErrSchemaChanged, redact(err))
@@ -193,7 +193,7 @@ func (x *execution) sameTable(ctx context.Context) error {
 	if x.j.fingerprint == "" {
 		return nil
 	}
-	now, err := x.j.db.fingerprint(ctx, x.c, x.j.t, x.j.key)
+	now, err := x.j.fingerprintIn(ctx, x.c)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (j *Job) void(ctx context.Context, asOf time.Time, w Work, account func([]t
 
 // isolated reports whether err speaks of rows, so that the batch can go on without them.
 func isolated(err error) bool {
-	if errors.As(err, new(errOrphans)) {
+	if errors.As(err, new(errOrphans)) || errors.Is(err, errUneven) {
 		return true
 	}
 	switch classify(err) {
@@ -292,7 +292,7 @@ func isolated(err error) bool {
 	return false
 }
 
-// ofRows reports whether err, of a DELETE that was undone, speaks of rows, so that the batch can go on without them. A trigger
+// ofRows reports whether err, of a change that was undone, speaks of rows, so that the batch can go on without them. A trigger
 // may fail in any way there is, also by naming what does not exist: when our own conditions can be asked, it was a trigger.
 func (x *execution) ofRows(ctx context.Context, err error) bool {
 	if isolated(err) {

@@ -20,6 +20,7 @@ type Answers struct {
 	Exists      bool
 	Fate        *Fate // of a row that is not there, when a receipt tells it
 	InScope     bool
+	Done        bool       // set or anonymised already: every column that lasts has its value
 	Null        bool       // the trigger is NULL
 	Readable    bool       // the trigger is an instant
 	Instant     *time.Time // of the trigger; nil when it is none, or infinite
@@ -76,7 +77,12 @@ func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
 	h := j.rowHash(one[0]) // as the database writes the key: that is what receipts hash
 	a.Row = fmt.Sprintf("%x", h[:])
 	steps := []func() error{
-		func() error { return x.ask(ctx, a, AskScope, &a.InScope, one, j.inScope) },
+		func() error { return x.ask(ctx, a, AskScope, &a.InScope, one, j.inWhere) },
+		func() error {
+			open, err := x.only(ctx, one, j.undone)
+			a.Done = len(open) == 0
+			return err
+		},
 		func() error { return x.ask(ctx, a, AskDue, &a.Due, one, func(q *query) { q.add(" AND "); j.isDue(q) }) },
 		func() error { return x.explainTrigger(ctx, one, a) },
 		func() error {

@@ -121,7 +121,7 @@ INSERT INTO session VALUES (1, '2026-01-01T00:00:00Z'), (2, ' 2026-01-01T00:00:0
 }
 
 // Evidence is read as it is written, and cut evidence to its end.
-func TestDeletedIn(t *testing.T) {
+func TestRemovedIn(t *testing.T) {
 	l := newLab(t, SQLite)
 	l.sessions(1)
 	j := l.job(l.policy("session", nil))
@@ -129,16 +129,17 @@ func TestDeletedIn(t *testing.T) {
 	tl := newTally()
 	tl.put("held", k("1"))
 	tl.put("deleted", k("2"), k("3"))
+	tl.put("archived", k("5"))
 	ev := j.evidence(tl)
-	for id, want := range map[string]bool{"1": false, "2": true, "3": true, "4": false} {
-		if _, got := deletedIn(ev, [][16]byte{j.rowHash(k(id))}); got != want {
-			t.Errorf("row %s: %v, want %v", id, got, want)
+	for id, want := range map[string]string{"1": "", "2": "deleted", "3": "deleted", "4": "", "5": "archived"} {
+		if _, got := removedIn(ev, [][16]byte{j.rowHash(k(id))}); got != want {
+			t.Errorf("row %s: %q, want %q", id, got, want)
 		}
 	}
 	for n := range ev {
-		deletedIn(ev[:n], [][16]byte{j.rowHash(k("4"))})
+		removedIn(ev[:n], [][16]byte{j.rowHash(k("4"))})
 	}
-	if _, got := deletedIn(ev[:len(ev)-17-16], [][16]byte{j.rowHash(k("3"))}); got {
+	if _, got := removedIn(ev[:len(ev)-2*(5+16)-16], [][16]byte{j.rowHash(k("3"))}); got != "" {
 		t.Error("found in what was cut off")
 	}
 }

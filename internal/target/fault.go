@@ -221,9 +221,19 @@ func mysqlFault(e *mysql.MySQLError) *Fault {
 }
 
 // mysqlConstraint reads the constraint's name from a message, the only place where the server puts it:
-// (`db`.`t`, CONSTRAINT `name` FOREIGN KEY …) for foreign keys, CONSTRAINT `name` failed for … for MariaDB's checks.
+// (`db`.`t`, CONSTRAINT `name` FOREIGN KEY …) for foreign keys, CONSTRAINT `name` failed for … for MariaDB's checks, and
+// Duplicate entry 'a value' for key 'name' (MySQL writes 'table.name').
 func mysqlConstraint(e *mysql.MySQLError) string {
 	switch e.Number {
+	case 1062, 1586:
+		const before = "' for key '"
+		i := strings.LastIndex(e.Message, before)
+		name, ok := strings.CutSuffix(e.Message[max(i, 0):], "'")
+		if i < 0 || !ok {
+			return ""
+		}
+		name = name[len(before):]
+		return name[strings.LastIndexByte(name, '.')+1:]
 	case 1451, 1452, 4025:
 	default:
 		return ""

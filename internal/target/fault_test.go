@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 			{"no action", `DELETE FROM p WHERE id = '` + canary + `'`, classConstraint, "plain_p"},
 			{"restrict", `DELETE FROM p WHERE id = 'b-` + canary + `'`, classConstraint, "strict_p"},
 			{"raised", `DELETE FROM p WHERE id = 'c-` + canary + `'`, classRaised, ""},
-			{"duplicate", `INSERT INTO p VALUES ('` + canary + `', 1)`, classConstraint, map[Engine]string{Postgres: "p_pkey"}[e]},
+			{"duplicate", `INSERT INTO p VALUES ('` + canary + `', 1)`, classConstraint, map[Engine]string{Postgres: "p_pkey", MySQL: "PRIMARY"}[e]},
 			{"check", `UPDATE p SET n = -4711 WHERE id = '` + canary + `'`, classConstraint, "p_positive"},
 			{"null", `UPDATE p SET n = NULL WHERE id = '` + canary + `'`, classConstraint, map[Engine]string{MySQL: "p_positive"}[e]},
 			{"child", `INSERT INTO plain VALUES (9, 'x-` + canary + `')`, classConstraint, "plain_p"},

@@ -22,7 +22,7 @@ func TestGrantsAreEnough(t *testing.T) {
 		} else {
 			url, account = dbtest.MariaDBUser(t, l.url)
 		}
-		for _, g := range GrantSQL(l.engine, account, []string{"session"}, nil) {
+		for _, g := range GrantSQL(l.engine, account, []Use{{Table: "session", Delete: true}}, nil) {
 			l.exec(g)
 		}
 		db, err := Open(t.Context(), "lab", url, OpenOptions{})

@@ -5,7 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+
+	"curfew.dev/curfew/policy"
 )
 
 // ErrNotInstalled says that the governed database has none of curfew's tables yet.
@@ -69,9 +73,84 @@ func InstallSQL(e Engine) []string {
 	}
 }
 
-// GrantSQL is what a role needs to govern the tables: the least of it. Tables are named as policies name them; reads are those
-// whose rows are only looked at, because they go along or because a guard asks.
-func GrantSQL(e Engine, role string, tables, reads []string) []string {
+// A Use is what policies do with a table, named as they name it.
+type Use struct {
+	Table  string
+	Delete bool     // rows are removed
+	Insert bool     // rows are put into it: it is an archive, and nothing else is done
+	Update []string // columns that are changed
+}
+
+// UsesOf are the tables that policies work on and what they do there, sorted by name.
+func UsesOf(policies []*policy.Policy) []Use {
+	by := map[string]*Use{}
+	use := func(table string) *Use {
+		if by[table] == nil {
+			by[table] = &Use{Table: table}
+		}
+		return by[table]
+	}
+	for _, p := range policies {
+		actions := []policy.Action{p.Action}
+		for _, s := range p.Stages {
+			actions = append(actions, s.Action)
+		}
+		for _, a := range actions {
+			switch a.Kind {
+			case policy.Set, policy.Anonymise:
+				for _, c := range a.Columns {
+					if u := use(p.Table); !slices.Contains(u.Update, c.Column) {
+						u.Update = append(u.Update, c.Column)
+					}
+				}
+			case policy.Archive:
+				use(p.Table).Delete = true
+				use(a.To).Insert = true
+			case policy.Delete:
+				use(p.Table).Delete = true
+			}
+		}
+	}
+	var out []Use
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, *by[name])
+	}
+	return out
+}
+
+// rights are the privileges that a use needs. To lock rows PostgreSQL asks for UPDATE, be it on one column; MySQL is content with
+// DELETE, and to leave a column as it is that it would set anew itself it must be set too, which the policy does not name.
+func (u Use) rights(d dialect, e Engine) string {
+	var out []string
+	if u.Delete || len(u.Update) > 0 {
+		out = append(out, "SELECT")
+	}
+	if u.Delete {
+		out = append(out, "DELETE")
+	}
+	switch {
+	case u.Delete || e == MySQL && len(u.Update) > 0:
+		out = append(out, "UPDATE")
+	case len(u.Update) > 0:
+		out = append(out, "UPDATE ("+list(columnsNamed(u.Update), func(c Column) string { return d.ident(c.Name) })+")")
+	}
+	if u.Insert {
+		out = append(out, "INSERT")
+	}
+	return strings.Join(out, ", ")
+}
+
+func columnsNamed(names []string) []Column {
+	out := make([]Column, len(names))
+	for i, n := range names {
+		out[i].Name = n
+	}
+	return out
+}
+
+// GrantSQL is what a role needs to govern the tables: the least of it. Reads are tables whose rows are only looked at, because
+// they go along or because a guard asks.
+func GrantSQL(e Engine, role string, tables []Use, reads []string) []string {
 	if role == "" {
 		role = "CURFEW_ROLE"
 	}
@@ -85,12 +164,11 @@ func GrantSQL(e Engine, role string, tables, reads []string) []string {
 			"GRANT SELECT, INSERT ON curfew.tombstone TO " + d.ident(role),
 		}
 		for _, t := range tables {
-			schema, name := parts(t)
+			schema, name := parts(t.Table)
 			if schema != "" {
 				out = append(out, "GRANT USAGE ON SCHEMA "+d.ident(schema)+" TO "+d.ident(role))
 			}
-			// PostgreSQL asks for UPDATE before it lets a row be locked.
-			out = append(out, "GRANT SELECT, DELETE, UPDATE ON "+quoted(d, schema, name)+" TO "+d.ident(role))
+			out = append(out, "GRANT "+t.rights(d, e)+" ON "+quoted(d, schema, name)+" TO "+d.ident(role))
 		}
 		for _, t := range reads {
 			out = append(out, "GRANT SELECT ON "+childTable(d, t)+" TO "+d.ident(role))
@@ -109,8 +187,8 @@ func GrantSQL(e Engine, role string, tables, reads []string) []string {
 			"GRANT REFERENCES ON *" + to,
 		}
 		for _, t := range tables {
-			schema, name := parts(t)
-			out = append(out, "GRANT SELECT, DELETE, UPDATE ON "+quoted(d, schema, name)+to)
+			schema, name := parts(t.Table)
+			out = append(out, "GRANT "+t.rights(d, e)+" ON "+quoted(d, schema, name)+to)
 		}
 		for _, t := range reads {
 			out = append(out, "GRANT SELECT ON "+childTable(d, t)+to)

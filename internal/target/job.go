@@ -49,6 +49,8 @@ type Job struct {
 	cascading   []ForeignKey // children whose rows go along
 	selfRef     bool         // a row of this table may reference another
 
+	edits       []edit // set and anonymise: what becomes of each row
+	asOf        time.Time
 	keys        *keyring.Keyring
 	fingerprint string
 	began       Start
@@ -75,7 +77,7 @@ func (j *Job) readsOthers() bool {
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {
 	d := dialectFor(db.server)
-	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger}
+	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, asOf: o.AsOf, keys: o.Keys, log: o.Logger}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
@@ -112,7 +114,16 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	if j.trig.ordered() {
 		j.strategy = ByTrigger
 	}
+	if j.edits, err = resolveEdits(o.Policy, o.Table, j.trig, o.AsOf); err != nil {
+		return nil, err
+	}
+	if o.Policy.Action.Kind == policy.Archive && o.Table.Archive == nil {
+		return nil, fmt.Errorf("there is no table %s to archive rows to", o.Policy.Action.To)
+	}
 	for _, fk := range o.Table.Children {
+		if len(j.edits) > 0 {
+			break // the row stays, and with it what references it
+		}
 		if fk.Child == o.Table.Label && fk.Parent == o.Table.Label {
 			j.selfRef = true
 		}
@@ -125,11 +136,22 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 			}
 		}
 	}
-	j.careful = len(j.cascading) > 0 || !d.returning()
+	j.careful = len(j.cascading) > 0 || !d.returning() || !j.quick()
 	if db.Engine != SQLite { // SQLite has one writer: what a statement reads cannot change under it
 		j.careful = j.careful || o.Policy.Unless != "" || readsTables.MatchString(o.Policy.Where) || readsTables.MatchString(o.Policy.Trigger.Expr)
 	}
 	return j, nil
+}
+
+// quick reports whether one statement can do a batch: it changes nothing but which rows there are.
+func (j *Job) quick() bool { return len(j.edits) == 0 && j.t.Archive == nil }
+
+// outcome is the word for a row to which the action was done.
+func (j *Job) outcome() string {
+	if j.quick() {
+		return "deleted"
+	}
+	return j.p.Action.Kind.Outcome()
 }
 
 // Strategy is how the job pages.
@@ -168,8 +190,14 @@ func (j *Job) isDue(q *query) {
 	q.add("))")
 }
 
-// inScope writes the policy's where, after our own conditions.
+// inScope writes that the action was not done to the row, and the policy's where, after our own conditions.
 func (j *Job) inScope(q *query) {
+	j.undone(q)
+	j.inWhere(q)
+}
+
+// inWhere writes the policy's where.
+func (j *Job) inWhere(q *query) {
 	if j.p.Where != "" {
 		q.add(" AND ").operator(j.p.Where)
 	}

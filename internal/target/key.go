@@ -105,12 +105,12 @@ func carried(e Engine, k Kind) bool {
 }
 
 // fingerprint asks the database, in the transaction c, what the table looks like.
-func (d *DB) fingerprint(ctx context.Context, c querier, t *Table, key []Column) (string, error) {
+func (d *DB) fingerprint(ctx context.Context, c querier, t *Table, key []Column, event int) (string, error) {
 	names := make([]string, len(key))
 	for i, k := range key {
 		names[i] = k.Name
 	}
-	text, args := fingerprintSQL(t, names)
+	text, args := fingerprintSQL(t, names, event)
 	var out *string
 	if err := c.QueryRowContext(ctx, text, args...).Scan(&out); err != nil {
 		return "", err
@@ -123,8 +123,29 @@ func (d *DB) fingerprint(ctx context.Context, c querier, t *Table, key []Column)
 
 // FingerprintNow is the table as it is now, to be given to every job of a run.
 func (j *Job) FingerprintNow(ctx context.Context) (string, error) {
-	f, err := j.db.fingerprint(ctx, j.db.SQL, j.t, j.key)
+	f, err := j.fingerprintIn(ctx, j.db.SQL)
 	return f, redact(err)
+}
+
+// The triggers that a run sets off, as PostgreSQL numbers their events.
+const (
+	onInsert = 4
+	onDelete = 8
+	onUpdate = 16
+)
+
+// fingerprintIn asks in the transaction c what the table looks like, and the one that its rows are archived to.
+func (j *Job) fingerprintIn(ctx context.Context, c querier) (string, error) {
+	event := onDelete
+	if edits(j.p.Action.Kind) {
+		event = onUpdate
+	}
+	f, err := j.db.fingerprint(ctx, c, j.t, j.key, event)
+	if err != nil || j.t.Archive == nil {
+		return f, err
+	}
+	to, err := j.db.fingerprint(ctx, c, j.t.Archive, j.archiveKey(), onInsert)
+	return f + to, err
 }
 
 func isDuplicate(err error) bool {

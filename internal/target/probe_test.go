@@ -63,7 +63,7 @@ func TestProbeRights(t *testing.T) {
 		} else {
 			url, account = dbtest.MariaDBUser(t, l.url)
 		}
-		grants := GrantSQL(l.engine, account, []string{"session"}, nil)
+		grants := GrantSQL(l.engine, account, []Use{{Table: "session", Delete: true}}, nil)
 		for _, g := range grants {
 			if !strings.Contains(g, "receipt") && !strings.Contains(g, "hold_epoch") {
 				l.exec(g)

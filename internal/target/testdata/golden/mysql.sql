@@ -973,6 +973,246 @@ SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?, ?) AND EXISTS (SELECT 1 F
 -- 1: int64 42
 -- 2: int64 43
 
+-- # set: first page
+
+SELECT CAST(`at` AS CHAR) AS curfew_0, `id` AS curfew_1 FROM `event` WHERE (`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)) AND NOT (CAST(CONVERT(`kind` USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY)) AND (
+kind <> 'keep'
+) ORDER BY `at`, `id` LIMIT 100;
+-- 1: string 2026-03-29 01:00:00.000000
+-- 2: string paused
+
+-- # set: a batch
+
+SET SESSION innodb_lock_wait_timeout = 90;
+
+SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE;
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6));
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (CAST(CONVERT(`kind` USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY)) AND (
+kind <> 'keep'
+) AND (`owner` = ?) IS NOT TRUE ORDER BY `id` FOR UPDATE SKIP LOCKED;
+-- 1: int64 42
+-- 2: string 2026-03-29 01:00:00.000000
+-- 3: string paused
+-- 4: int64 7
+
+SET SESSION innodb_lock_wait_timeout = 1;
+
+SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: int64 42
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+UPDATE `event` FORCE INDEX (`PRIMARY`) SET `kind` = ?, `seen` = CAST(? AS DATETIME(6)) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (CAST(CONVERT(`kind` USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
+-- 1: string paused
+-- 2: string 2026-03-30 01:00:00.000000
+-- 3: int64 42
+-- 4: string 2026-03-29 01:00:00.000000
+-- 5: string paused
+-- 6: int64 7
+
+SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND CAST(CONVERT(`kind` USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY) AND `seen` <=> CAST(? AS DATETIME(6));
+-- 1: int64 42
+-- 2: string paused
+-- 3: string 2026-03-30 01:00:00.000000
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
+-- 1: int64 1
+-- 2: string {"set":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # anonymise: first page
+
+SELECT CAST(`at` AS CHAR) AS curfew_0, `id` AS curfew_1 FROM `event` WHERE (`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)) AND NOT (COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE) AND `pinned` <=> (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)) AND `owner` <=> ?) AND (
+kind <> 'keep'
+) ORDER BY `at`, `id` LIMIT 100;
+-- 1: string 2026-03-29 01:00:00.000000
+-- 2: int64 1
+
+-- # anonymise: a batch
+
+SET SESSION innodb_lock_wait_timeout = 90;
+
+SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE;
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6));
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE) AND `pinned` <=> (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)) AND `owner` <=> ?) AND (
+kind <> 'keep'
+) AND (`owner` = ?) IS NOT TRUE ORDER BY `id` FOR UPDATE SKIP LOCKED;
+-- 1: int64 42
+-- 2: string 2026-03-29 01:00:00.000000
+-- 3: int64 1
+-- 4: int64 7
+
+SET SESSION innodb_lock_wait_timeout = 1;
+
+SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: int64 42
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+SELECT `id` AS curfew_0, `kind` AS curfew_1 FROM `event` WHERE `id` IN (?) AND NOT COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE);
+-- 1: int64 42
+
+UPDATE `event` FORCE INDEX (`PRIMARY`) SET `kind` = CASE WHEN `id` IN (?) THEN ? ELSE `kind` END, `pinned` = (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)), `owner` = ? WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE) AND `pinned` <=> (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)) AND `owner` <=> ?) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
+-- 1: int64 42
+-- 2: string anon:3236bb7be21c1623f4784bad51f4b013
+-- 3: int64 1
+-- 4: int64 42
+-- 5: string 2026-03-29 01:00:00.000000
+-- 6: int64 1
+-- 7: int64 7
+
+SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE) AND `pinned` <=> (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)) AND `owner` <=> ?;
+-- 1: int64 42
+-- 2: int64 1
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
+-- 1: int64 1
+-- 2: string {"anonymised":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # archive: first page
+
+SELECT CAST(`at` AS CHAR) AS curfew_0, `id` AS curfew_1 FROM `event` WHERE (`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)) AND (
+kind <> 'keep'
+) ORDER BY `at`, `id` LIMIT 100;
+-- 1: string 2026-03-29 01:00:00.000000
+
+-- # archive: a batch
+
+SET SESSION innodb_lock_wait_timeout = 90;
+
+SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE;
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6));
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+kind <> 'keep'
+) AND (`owner` = ?) IS NOT TRUE ORDER BY `id` FOR UPDATE SKIP LOCKED;
+-- 1: int64 42
+-- 2: string 2026-03-29 01:00:00.000000
+-- 3: int64 7
+
+SET SESSION innodb_lock_wait_timeout = 1;
+
+SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: int64 42
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+SET @curfew_mode = @@sql_mode, SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');
+
+INSERT INTO `old_event` (`id`, `at`, `owner`, `kind`, `pinned`, `seen`) SELECT `id`, `at`, `owner`, `kind`, `pinned`, `seen` FROM `event` WHERE `id` IN (?);
+-- 1: int64 42
+
+SET SESSION sql_mode = @curfew_mode;
+
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
+-- 1: int64 42
+-- 2: string 2026-03-29 01:00:00.000000
+-- 3: int64 7
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
+-- 1: int64 1
+-- 2: string {"archived":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
 -- # count
 
 SELECT count(*) FROM `event` WHERE COALESCE((MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0), FALSE) AND `at` < ? AND (

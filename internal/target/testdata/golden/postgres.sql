@@ -1363,6 +1363,312 @@ SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::
 ) SELECT array_agg(c0)::text FROM p;
 -- 1: string {"42","43"}
 
+-- # set: first page
+
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND "at" <= $2::text::timestamp with time zone AND NOT ("kind"::text COLLATE "C" IS NOT DISTINCT FROM ($3::text::text)::text) AND (
+kind <> 'keep'
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string paused
+
+-- # set: a batch
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew.hold;
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND NOT ("kind"::text COLLATE "C" IS NOT DISTINCT FROM ($3::text::text)::text) AND (
+kind <> 'keep'
+) AND ("owner" = $4::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE SKIP LOCKED
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 3: string paused
+-- 4: string 7
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+UPDATE ONLY "public"."event" SET "kind" = $1::text::text, "seen" = $2::text::timestamp with time zone WHERE "id" = ANY($3::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $4)) AND NOT ("kind"::text COLLATE "C" IS NOT DISTINCT FROM ($5::text::text)::text) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $6::text::bigint) IS NOT TRUE;
+-- 1: string paused
+-- 2: string 2026-03-30 01:00:00.000000+00
+-- 3: string {"42"}
+-- 4: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 5: string paused
+-- 6: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND "kind"::text COLLATE "C" IS NOT DISTINCT FROM ($2::text::text)::text AND "seen" IS NOT DISTINCT FROM $3::text::timestamp with time zone
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string paused
+-- 3: string 2026-03-30 01:00:00.000000+00
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 1
+-- 2: string {"set":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # anonymise: first page
+
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND "at" <= $2::text::timestamp with time zone AND NOT (COALESCE("kind"::text ~ '^anon:[0-9a-f]{32}$', TRUE) AND "pinned" IS NOT DISTINCT FROM ("pinned"::numeric - mod(mod("pinned"::numeric, 10) + 10, 10))::bigint AND "owner" IS NOT DISTINCT FROM $3::text::bigint) AND (
+kind <> 'keep'
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: string 2026-01-02 03:04:05+00
+-- 3: string 1
+
+-- # anonymise: a batch
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew.hold;
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND NOT (COALESCE("kind"::text ~ '^anon:[0-9a-f]{32}$', TRUE) AND "pinned" IS NOT DISTINCT FROM ("pinned"::numeric - mod(mod("pinned"::numeric, 10) + 10, 10))::bigint AND "owner" IS NOT DISTINCT FROM $3::text::bigint) AND (
+kind <> 'keep'
+) AND ("owner" = $4::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE SKIP LOCKED
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 3: string 1
+-- 4: string 7
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+WITH p(c0, c1) AS (
+SELECT "id" AS curfew_0, "kind"::text AS curfew_1 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND NOT COALESCE("kind"::text ~ '^anon:[0-9a-f]{32}$', TRUE)
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE ONLY "public"."event" SET "kind" = CASE WHEN "id" = ANY($1::text[]::bigint[]) THEN $2::text::text ELSE "kind" END, "pinned" = ("pinned"::numeric - mod(mod("pinned"::numeric, 10) + 10, 10))::bigint, "owner" = $3::text::bigint WHERE "id" = ANY($4::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $5)) AND NOT (COALESCE("kind"::text ~ '^anon:[0-9a-f]{32}$', TRUE) AND "pinned" IS NOT DISTINCT FROM ("pinned"::numeric - mod(mod("pinned"::numeric, 10) + 10, 10))::bigint AND "owner" IS NOT DISTINCT FROM $6::text::bigint) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $7::text::bigint) IS NOT TRUE;
+-- 1: string {"42"}
+-- 2: string anon:3236bb7be21c1623f4784bad51f4b013
+-- 3: string 1
+-- 4: string {"42"}
+-- 5: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 6: string 1
+-- 7: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND COALESCE("kind"::text ~ '^anon:[0-9a-f]{32}$', TRUE) AND "pinned" IS NOT DISTINCT FROM ("pinned"::numeric - mod(mod("pinned"::numeric, 10) + 10, 10))::bigint AND "owner" IS NOT DISTINCT FROM $2::text::bigint
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 1
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 1
+-- 2: string {"anonymised":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # archive: first page
+
+SELECT curfew_end::text FROM (SELECT "at" AS curfew_end FROM ONLY "public"."event" WHERE "at" < $1 ORDER BY "at" OFFSET 99 LIMIT 1) s;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+
+WITH p AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "at" < $1 AND "at" <= $2::text::timestamp with time zone AND (
+kind <> 'keep'
+) LIMIT 101
+) SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_relation_filenode('"public"."event"'::regclass)::text, array_agg(curfew_0)::text FROM p;
+-- 1: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 2: string 2026-01-02 03:04:05+00
+
+-- # archive: a batch
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew.hold;
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
+kind <> 'keep'
+) AND ("owner" = $3::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE SKIP LOCKED
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 3: string 7
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+INSERT INTO "public"."old_event" ("id", "at", "owner", "kind", "pinned", "seen") OVERRIDING SYSTEM VALUE SELECT "id", "at", "owner", "kind", "pinned", "seen" FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]);
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 3: string 7
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
+kind <> 'keep'
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 2
+-- 2: string {"archived":1,"blocked":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"64c99d7c4dc5033e6a95ef9415fadbc3","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
 -- # count
 
 SELECT count(*), MIN("at")::text FROM ONLY "public"."event" WHERE "at" < $1 AND (

@@ -867,6 +867,232 @@ SELECT EXISTS (SELECT 1 FROM "claim" WHERE "event_id" IN (?1, ?2));
 -- 1: int64 42
 -- 2: int64 43
 
+-- # set: first page
+
+SELECT +"at" AS curfew_0, +"id" AS curfew_1 FROM "event" WHERE (typeof("at") IN ('integer', 'real') AND "at" < 1774746000) AND NOT ("kind" COLLATE BINARY IS ?1) AND (
+kind <> 'keep'
+) ORDER BY "at", "id" LIMIT 100;
+-- 1: string paused
+
+-- # set: a batch
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND NOT ("kind" COLLATE BINARY IS ?2) AND (
+kind <> 'keep'
+) AND ("owner" = ?3) IS NOT TRUE ORDER BY "id";
+-- 1: string 42
+-- 2: string paused
+-- 3: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 42
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+UPDATE "event" SET "kind" = ?1, "seen" = ?2 WHERE "id" IN (?3) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND NOT ("kind" COLLATE BINARY IS ?4) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = ?5) IS NOT TRUE;
+-- 1: string paused
+-- 2: string 2026-03-30T01:00:00Z
+-- 3: string 42
+-- 4: string paused
+-- 5: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND "kind" COLLATE BINARY IS ?2 AND "seen" COLLATE BINARY IS ?3;
+-- 1: string 42
+-- 2: string paused
+-- 3: string 2026-03-30T01:00:00Z
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?4, evidence = ?5, evidence_root = ?6, deferred = ?7, completed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE batch_key = ?8;
+-- 1: int64 1
+-- 2: string {"set":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # anonymise: first page
+
+SELECT +"at" AS curfew_0, +"id" AS curfew_1 FROM "event" WHERE (typeof("at") IN ('integer', 'real') AND "at" < 1774746000) AND NOT (("kind" IS NULL OR typeof("kind") = 'text' AND "kind" GLOB 'anon:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]') AND "pinned" COLLATE BINARY IS (CASE typeof("pinned") WHEN 'integer' THEN "pinned" - (("pinned" % 10) + 10) % 10 WHEN 'real' THEN 10.0 * (CAST("pinned" / 10 AS INTEGER) - ("pinned" / 10 < CAST("pinned" / 10 AS INTEGER))) ELSE "pinned" END) AND "owner" COLLATE BINARY IS ?1) AND (
+kind <> 'keep'
+) ORDER BY "at", "id" LIMIT 100;
+-- 1: int64 1
+
+-- # anonymise: a batch
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND NOT (("kind" IS NULL OR typeof("kind") = 'text' AND "kind" GLOB 'anon:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]') AND "pinned" COLLATE BINARY IS (CASE typeof("pinned") WHEN 'integer' THEN "pinned" - (("pinned" % 10) + 10) % 10 WHEN 'real' THEN 10.0 * (CAST("pinned" / 10 AS INTEGER) - ("pinned" / 10 < CAST("pinned" / 10 AS INTEGER))) ELSE "pinned" END) AND "owner" COLLATE BINARY IS ?2) AND (
+kind <> 'keep'
+) AND ("owner" = ?3) IS NOT TRUE ORDER BY "id";
+-- 1: string 42
+-- 2: int64 1
+-- 3: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 42
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+SELECT +"id" AS curfew_0, +"kind" AS curfew_1 FROM "event" WHERE "id" IN (?1) AND NOT ("kind" IS NULL OR typeof("kind") = 'text' AND "kind" GLOB 'anon:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]');
+-- 1: string 42
+
+UPDATE "event" SET "kind" = CASE WHEN "id" IN (?1) THEN ?2 ELSE "kind" END, "pinned" = (CASE typeof("pinned") WHEN 'integer' THEN "pinned" - (("pinned" % 10) + 10) % 10 WHEN 'real' THEN 10.0 * (CAST("pinned" / 10 AS INTEGER) - ("pinned" / 10 < CAST("pinned" / 10 AS INTEGER))) ELSE "pinned" END), "owner" = ?3 WHERE "id" IN (?4) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND NOT (("kind" IS NULL OR typeof("kind") = 'text' AND "kind" GLOB 'anon:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]') AND "pinned" COLLATE BINARY IS (CASE typeof("pinned") WHEN 'integer' THEN "pinned" - (("pinned" % 10) + 10) % 10 WHEN 'real' THEN 10.0 * (CAST("pinned" / 10 AS INTEGER) - ("pinned" / 10 < CAST("pinned" / 10 AS INTEGER))) ELSE "pinned" END) AND "owner" COLLATE BINARY IS ?5) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = ?6) IS NOT TRUE;
+-- 1: string 42
+-- 2: string anon:3236bb7be21c1623f4784bad51f4b013
+-- 3: int64 1
+-- 4: string 42
+-- 5: int64 1
+-- 6: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("kind" IS NULL OR typeof("kind") = 'text' AND "kind" GLOB 'anon:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]') AND "pinned" COLLATE BINARY IS (CASE typeof("pinned") WHEN 'integer' THEN "pinned" - (("pinned" % 10) + 10) % 10 WHEN 'real' THEN 10.0 * (CAST("pinned" / 10 AS INTEGER) - ("pinned" / 10 < CAST("pinned" / 10 AS INTEGER))) ELSE "pinned" END) AND "owner" COLLATE BINARY IS ?2;
+-- 1: string 42
+-- 2: int64 1
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?4, evidence = ?5, evidence_root = ?6, deferred = ?7, completed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE batch_key = ?8;
+-- 1: int64 1
+-- 2: string {"anonymised":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # archive: first page
+
+SELECT +"at" AS curfew_0, +"id" AS curfew_1 FROM "event" WHERE (typeof("at") IN ('integer', 'real') AND "at" < 1774746000) AND (
+kind <> 'keep'
+) ORDER BY "at", "id" LIMIT 100;
+
+-- # archive: a batch
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string 
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+kind <> 'keep'
+) AND ("owner" = ?2) IS NOT TRUE ORDER BY "id";
+-- 1: string 42
+-- 2: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 42
+
+SAVEPOINT curfew_1;
+
+SAVEPOINT curfew_2;
+
+INSERT INTO "old_event" ("id", "at", "owner", "kind", "pinned", "seen") SELECT "id", "at", "owner", "kind", "pinned", "seen" FROM "event" WHERE "id" IN (?1);
+-- 1: string 42
+
+DELETE FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+kind <> 'keep'
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = ?2) IS NOT TRUE RETURNING +"id" AS curfew_0;
+-- 1: string 42
+-- 2: int64 7
+
+RELEASE SAVEPOINT curfew_2;
+
+RELEASE SAVEPOINT curfew_1;
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1);
+-- 1: string 42
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+kind <> 'keep'
+);
+-- 1: string 42
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("owner" = ?2) IS NOT TRUE;
+-- 1: string 42
+-- 2: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 42
+
+UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?4, evidence = ?5, evidence_root = ?6, deferred = ?7, completed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE batch_key = ?8;
+-- 1: int64 2
+-- 2: string {"archived":1,"blocked":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"64c99d7c4dc5033e6a95ef9415fadbc3","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
 -- # count
 
 SELECT count(*) FROM "event" WHERE ("at" IS NOT NULL AND typeof("at") NOT IN ('integer', 'real')) AND (
