@@ -143,7 +143,7 @@ func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Polic
 		f.Policy, f.Database = p.Name, p.Database
 		return f
 	}
-	table, err := db.Inspect(ctx, p.Table)
+	table, err := db.InspectFor(ctx, p)
 	if err != nil && !errors.Is(err, target.ErrNoTable) {
 		return []api.Finding{wire(findingOf(targetError("", err), "table_unreadable"))}
 	}
@@ -198,7 +198,7 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 	if err != nil {
 		return nil, nil, err
 	}
-	table, err := db.Inspect(ctx, p.Table)
+	table, err := db.InspectFor(ctx, p)
 	if err != nil && !errors.Is(err, target.ErrNoTable) {
 		return nil, nil, targetError(p.Database, err)
 	}
@@ -207,7 +207,7 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 
 // probe has the database read the policy's own SQL; an error names the setting that it does not accept.
 func (c *Curfew) probe(ctx context.Context, p *policy.Policy, db *target.DB, table *target.Table) error {
-	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" {
+	if len(p.SQL()) == 0 && p.Privacy == nil {
 		return nil
 	}
 	now := time.Now()

@@ -142,6 +142,8 @@ type Table struct {
 	Blocks      int64     // heap pages; 0 when unknown
 	Privileges  Privileges
 	Spread      map[string]Spread // what the last ANALYZE found, by column name; PostgreSQL only
+	// Dependents are the tables whose rows go along by the policy's action; see InspectFor. One that is not there is nil.
+	Dependents []*Table
 	// Hidden is what our role may not see and which is therefore missing here: "foreign keys", "triggers". MySQL only.
 	Hidden []string
 }
@@ -275,6 +277,13 @@ func (t *Table) along() []string {
 	for _, fk := range t.Children {
 		if fk.OnDelete == Cascade && fk.Child != t.Label && !slices.Contains(out, fk.Child) {
 			out = append(out, fk.Child)
+		}
+	}
+	for _, c := range t.Dependents {
+		for _, label := range append([]string{c.Label}, c.along()...) {
+			if label != t.Label && !slices.Contains(out, label) {
+				out = append(out, label)
+			}
 		}
 	}
 	return out
