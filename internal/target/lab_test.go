@@ -136,7 +136,7 @@ func (l *lab) policy(table string, edit func(*policy.Policy)) *policy.Policy {
 // job binds a policy to the table as it is now.
 func (l *lab) job(p *policy.Policy) *Job {
 	l.Helper()
-	tab, err := l.db.Inspect(l.Context(), p.Table)
+	tab, err := l.db.InspectFor(l.Context(), p)
 	if err != nil {
 		l.Fatal(err)
 	}
