@@ -212,7 +212,7 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 
 // probe has the database read the policy's own SQL, and look at what its action needs; an error names what it does not accept.
 func (c *Curfew) probe(ctx context.Context, p *policy.Policy, db *target.DB, table *target.Table) error {
-	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" && len(p.Action.Columns) == 0 {
+	if len(p.SQL()) == 0 && p.Privacy == nil && len(p.Action.Columns) == 0 {
 		return nil
 	}
 	now := time.Now()

@@ -52,6 +52,28 @@ func (c *Curfew) Explain(ctx context.Context, name string, key []string) (api.Ex
 	return e, nil
 }
 
+// chosenInWords says what the data subject's choice means for a row; "" where the policy does not ask for one.
+func chosenInWords(choice string) string {
+	return map[string]string{
+		policy.PrivacyNever:   "the data subject chose that nothing is kept: it is due at once",
+		policy.PrivacyDefault: "the data subject chose the policy's period",
+		policy.PrivacyForever: "the data subject chose that it stays",
+		"none":                "the data subject's choice is not known, so it stays",
+		"unlisted":            "the data subject's choice is none that the policy lists, so it stays",
+	}[choice]
+}
+
+// guardInWords names the guard that keeps a row.
+func guardInWords(p *policy.Policy, a *target.Answers) string {
+	switch {
+	case a.Last:
+		return fmt.Sprintf("it is one of the last %d of its %s", p.KeepLast.N, p.KeepLast.Per)
+	case a.Choice == policy.PrivacyForever, a.Choice == "none", a.Choice == "unlisted":
+		return chosenInWords(a.Choice)
+	}
+	return "the policy's unless keeps it"
+}
+
 // explainWords turns the answers into conditions and a verdict: the first condition that keeps the row decides.
 func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api.Condition, string) {
 	trigger := cmp.Or(p.Trigger.Column, "the trigger")
@@ -98,7 +120,7 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		after = fmt.Sprintf("%s is before %s, and the policy calls that implausible (implausible_before)", trigger, p.Trigger.ImplausibleBefore)
 	}
 	add("due", a.Due, before, after)
-	add("guard", !a.Guarded, "", "the policy's unless keeps it")
+	add("guard", !a.Guarded, chosenInWords(a.Choice), guardInWords(p, a))
 	add("hold", !a.Held, "", "a legal hold keeps it")
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
 	switch {

@@ -70,6 +70,10 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 		}
 	}
 	plan.Held, plan.Blocked, plan.Cascaded = n.Held, n.Blocked, n.Cascaded
+	for _, a := range n.Along {
+		plan.Along = append(plan.Along, api.AlongRows{Table: a.Table, Rows: a.Rows})
+	}
+	plan.AlongPartial = n.Partial
 	return plan, nil
 }
 

@@ -290,10 +290,7 @@ func (j *poolJobs) policy(r pool.Run) (*policy.Policy, error) {
 	if err != nil {
 		return nil, fail(KindRefused, "update the pool's curfew, if the dispatcher's is newer", "the policy of run %.12s: %w", r.ID, err)
 	}
-	for _, sql := range []string{p.Where, p.Unless, p.Trigger.Expr} {
-		if sql == "" {
-			continue
-		}
+	for _, sql := range p.SQL() {
 		if err := policy.CheckSQL(sql); err != nil {
 			return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 		}

@@ -27,6 +27,11 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 		Database: database, Engine: string(engine), Statements: target.InstallSQL(engine),
 		Grants: target.GrantSQL(engine, "", target.UsesOf(c.policiesOf(database)), c.readsOf(database)),
 	}
+	for _, p := range c.file.Policies {
+		if d := p.Action.Dependents; p.Database == database && d != nil && d.Auto && answer.Grants != nil {
+			answer.Grants = append(answer.Grants, "-- and SELECT, DELETE, UPDATE on each table whose rows go along with those of "+p.Table+": curfew check "+p.Name+" names what is missing")
+		}
+	}
 	if answer.Grants == nil {
 		answer.Grants = []string{}
 	}
@@ -58,12 +63,20 @@ func engineOf(url string) target.Engine {
 	}
 }
 
-// tablesOf lists the tables of a database that policies govern, sorted.
+// tablesOf lists the tables of a database from which policies remove rows, sorted.
 func (c *Curfew) tablesOf(database string) []string {
 	var tables []string
 	for _, p := range c.policiesOf(database) {
-		if !slices.Contains(tables, p.Table) {
-			tables = append(tables, p.Table)
+		governed := []string{p.Table}
+		if d := p.Action.Dependents; d != nil {
+			for _, dep := range d.List {
+				governed = append(governed, dep.Table)
+			}
+		}
+		for _, t := range governed {
+			if !slices.Contains(tables, t) {
+				tables = append(tables, t)
+			}
 		}
 	}
 	slices.Sort(tables)
@@ -84,7 +97,7 @@ func (c *Curfew) readsOf(database string) []string {
 			continue
 		}
 		reads := slices.Clone(p.Cascade)
-		for _, sql := range []string{p.Where, p.Unless, p.Trigger.Expr} {
+		for _, sql := range p.SQL() {
 			reads = append(reads, target.TablesRead(engine, sql)...)
 		}
 		for _, t := range reads {

@@ -11,12 +11,6 @@ func unbuilt(f *policy.File) error {
 			what = "stages are"
 		case p.Action.Kind.Tells():
 			what = "action " + string(p.Action.Kind) + " is"
-		case p.Action.Dependents != nil:
-			what = "dependents are"
-		case p.KeepLast != nil:
-			what = "keep_last is"
-		case p.Privacy != nil:
-			what = "privacy is"
 		default:
 			continue
 		}

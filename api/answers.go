@@ -44,10 +44,20 @@ type PolicyPlan struct {
 	Held       int64     `json:"held"`       // of the due rows: on hold
 	Blocked    int64     `json:"blocked"`    // estimate, of the due rows: a foreign key would refuse
 	Cascaded   int64     `json:"cascaded"`   // estimate: child rows that would go along
-	Schedule   string    `json:"schedule"`   // in words; "" when nothing runs it
+	// Along is the same by table, of a policy with dependents, in the order in which rows go; AlongPartial says that only some of
+	// the due rows were looked at for it, so that there are more.
+	Along        []AlongRows `json:"along,omitempty"`
+	AlongPartial bool        `json:"along_partial,omitempty"`
+	Schedule     string      `json:"schedule"` // in words; "" when nothing runs it
 
 	Next    []time.Time `json:"next"`     // the next five instants of the schedule
 	OpenRun string      `json:"open_run"` // id of a run that is under way or was interrupted; "" when there is none
+}
+
+// AlongRows is how many rows of a table would go along with due ones.
+type AlongRows struct {
+	Table string `json:"table"`
+	Rows  int64  `json:"rows"`
 }
 
 // Explanation says of one row whether it is due, and why.

@@ -77,7 +77,14 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 		add("guarded", plan.Guarded, "of the due rows: kept by unless")
 		add("on hold", plan.Held, "of the due rows: held")
 		add("blocked", plan.Blocked, "of the due rows: referenced by rows that would not go along")
-		add("cascaded", plan.Cascaded, "rows of other tables that would go along")
+		note := "rows of other tables that would go along"
+		if plan.AlongPartial {
+			note = "at least: " + note + "; not all of the due rows were looked at"
+		}
+		add("cascaded", plan.Cascaded, note)
+		for _, a := range plan.Along {
+			add("  "+a.Table, a.Rows, "")
+		}
 		add("unreadable", plan.Unreadable, "their trigger is no instant, so they are never due")
 		p.linef("")
 		p.table(rows)

@@ -112,6 +112,12 @@ func (j *Job) rehearse(ctx context.Context, w Work) (*Result, error) {
 			return nil, redact(err)
 		}
 		open = without(open, kept)
+		if j.family != nil {
+			if err := x.rehearseAlong(ctx, open, t, func(*doomed) {}); err != nil {
+				return nil, redact(err)
+			}
+			continue
+		}
 		along, err := x.countCascade(ctx, open)
 		if err != nil {
 			return nil, redact(err)

@@ -42,17 +42,22 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 			return err
 		}
 	}
-	if x.j.p.Unless != "" {
+	if x.j.guarded() {
 		if free, err = x.unguardedOf(ctx, free); err != nil {
 			return err
 		}
 	}
 	outcome := x.j.outcome()
 	before := len(t.byOutcome[outcome])
-	if err := x.changeIsolated(ctx, free, t, last); err != nil {
+	if x.j.family != nil {
+		err = x.tearDownInGroups(ctx, free, t, last)
+	} else {
+		err = x.changeIsolated(ctx, free, t, last)
+	}
+	if err != nil {
 		return err
 	}
-	done := slices.Concat(t.byOutcome[outcome][before:], t.byOutcome["locked"], t.deferred)
+	done := slices.Concat(t.byOutcome[outcome][before:], t.byOutcome["held"], t.byOutcome["locked"], t.deferred)
 	for _, n := range t.rows {
 		done = append(done, n.key)
 	}
@@ -93,15 +98,13 @@ func (x *execution) lockNow(ctx context.Context, keys []tuple, wait bool) ([]tup
 
 // byKeyIndex makes MySQL find rows by their key. By the trigger's index, which it may prefer where few rows are due, it would
 // sort them afterwards and keep every row locked that it looked at, one beyond the cutoff included.
-func (j *Job) byKeyIndex() string {
+func (j *Job) byKeyIndex() string { return j.keyIndex(j.t, j.key) }
+
+func (j *Job) keyIndex(t *Table, key []Column) string {
 	if j.db.Engine != MySQL {
 		return ""
 	}
-	names := make([]string, len(j.key))
-	for i, k := range j.key {
-		names[i] = k.Name
-	}
-	ix, ok := j.t.KeyIndex(names)
+	ix, ok := t.KeyIndex(names(key))
 	if !ok {
 		return ""
 	}
@@ -167,7 +170,7 @@ func (x *execution) changeIsolated(ctx context.Context, keys []tuple, t *tally, 
 		if r.outcome == "" {
 			continue // account finds out
 		}
-		t.note(r.outcome, r.reason, r.key)
+		t.refuse(r.key, errRefused{r.outcome, r.reason})
 	}
 	return nil
 }
@@ -189,7 +192,8 @@ func (x *execution) halve(ctx context.Context, keys []tuple, t *tally) ([]refusa
 	case !x.ofRows(ctx, err):
 		return nil, err
 	case len(keys) == 1:
-		return []refusal{refusalOf(keys[0], err)}, nil
+		r, err := x.named(ctx, refusalOf(keys[0], err), err)
+		return []refusal{r}, err
 	case classify(err) == classLockTimeout:
 		// Each half would wait again. After a few such waits the rest is left for the pass at the end.
 		if x.waits++; x.waits > 5 {
@@ -208,10 +212,27 @@ func (x *execution) halve(ctx context.Context, keys []tuple, t *tally) ([]refusa
 	return append(left, right...), err
 }
 
+// named gives the constraint that keeps something of what hangs on the row, where the engine does not say which it was.
+func (x *execution) named(ctx context.Context, r refusal, cause error) (refusal, error) {
+	if x.j.family == nil || classify(cause) != classConstraint || faultOf(cause).Constraint != "" {
+		return r, nil
+	}
+	d, err := x.gather(ctx, []tuple{r.key}, false, maxHanging)
+	if err != nil {
+		return r, err
+	}
+	kept, err := x.keepers(ctx, []tuple{r.key}, d)
+	if len(kept) > 0 {
+		r.reason = kept[0]
+	}
+	return r, err
+}
+
 func refusalOf(key tuple, err error) refusal {
 	r := refusal{key: key, outcome: "blocked"}
 	var f *Fault
 	var o errOrphans
+	var e errRefused
 	switch class := classify(err); {
 	case errors.Is(err, errUneven):
 		r.outcome = ""
@@ -219,6 +240,8 @@ func refusalOf(key tuple, err error) refusal {
 		return archiveRefusal(key, err)
 	case errors.As(err, &o):
 		r.reason = o.constraint
+	case errors.As(err, &e):
+		r.outcome, r.reason = e.outcome, e.reason
 	case class == classLockTimeout:
 		r.outcome = "locked"
 	case errors.As(redact(err), &f) && f.Constraint != "":
@@ -233,6 +256,17 @@ func refusalOf(key tuple, err error) refusal {
 func (x *execution) changeCounted(ctx context.Context, keys []tuple, t *tally) error {
 	var gone []tuple
 	var along int64
+	if x.j.family != nil {
+		err := x.savepoint(ctx, func() (err error) {
+			along, err = x.tearDown(ctx, keys)
+			return err
+		})
+		if err == nil {
+			t.put("deleted", keys...)
+			t.cascaded += along
+		}
+		return err
+	}
 	err := x.savepoint(ctx, func() (err error) {
 		if along, err = x.countCascade(ctx, keys); err != nil {
 			return err
@@ -271,14 +305,7 @@ func (x *execution) changeCounted(ctx context.Context, keys []tuple, t *tally) e
 // deleteKeys deletes by key, and answers which rows went.
 func (x *execution) deleteKeys(ctx context.Context, keys []tuple) ([]tuple, error) {
 	j := x.j
-	q := newQuery(j.d)
-	if j.db.Engine == MySQL {
-		// The form for several tables is the one that takes an index by name: through another, the statement would wait for rows
-		// that it looks at and does not mean. It has no RETURNING.
-		q.add("DELETE ", j.d.rows(j.t), " FROM ", j.d.rows(j.t), j.byKeyIndex(), " WHERE ")
-	} else {
-		q.add("DELETE FROM ", j.d.rows(j.t), " WHERE ")
-	}
+	q := newQuery(j.d).add(j.deleteFrom(j.t, j.key))
 	j.d.keyIn(q, j.key, keys)
 	x.conditions(q)
 	if j.d.returning() && j.db.Engine != MySQL {
@@ -298,6 +325,15 @@ func (x *execution) deleteKeys(ctx context.Context, keys []tuple) ([]tuple, erro
 	j.d.keyIn(still, j.key, keys)
 	left, err := j.tuples(ctx, x.c, still, j.key)
 	return without(keys, left), err
+}
+
+// deleteFrom begins a DELETE by key. On MySQL the form for several tables is the one that takes an index by name: through another,
+// the statement would wait for rows that it looks at and does not mean. It has no RETURNING.
+func (j *Job) deleteFrom(t *Table, key []Column) string {
+	if j.db.Engine == MySQL {
+		return "DELETE " + j.d.rows(t) + " FROM " + j.d.rows(t) + j.keyIndex(t, key) + " WHERE "
+	}
+	return "DELETE FROM " + j.d.rows(t) + " WHERE "
 }
 
 // keptBy finds the rows that a foreign key without an action keeps, and notes them as blocked by it.

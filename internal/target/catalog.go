@@ -150,6 +150,8 @@ type Table struct {
 	Blocks      int64     // heap pages; 0 when unknown
 	Privileges  Privileges
 	Spread      map[string]Spread // what the last ANALYZE found, by column name; PostgreSQL only
+	// Dependents are the tables whose rows go along by the policy's action; see InspectFor. One that is not there is nil.
+	Dependents []*Table
 	// Hidden is what our role may not see and which is therefore missing here: "foreign keys", "triggers". MySQL only.
 	Hidden []string
 }
@@ -203,16 +205,18 @@ func (t *Table) sameSet(a, b []string) bool {
 	return len(a) == len(b)
 }
 
-// InspectFor reads what the catalog says of a policy's table, and of the table that its rows are archived to. An archive that is
-// not there is for Judge to tell.
+// InspectFor reads what the catalog says of a policy's table, and of the tables that its action reaches: the one that rows are
+// archived to, and those whose rows go along. What is not there is for Judge to tell.
 func (d *DB) InspectFor(ctx context.Context, p *policy.Policy) (*Table, error) {
 	t, err := d.Inspect(ctx, p.Table)
-	if err != nil || p.Action.Kind != policy.Archive {
-		return t, err
-	}
-	t.Archive, err = d.Inspect(ctx, p.Action.To)
-	if errors.Is(err, ErrNoTable) {
-		err = nil
+	switch {
+	case err != nil:
+	case p.Action.Kind == policy.Archive:
+		if t.Archive, err = d.Inspect(ctx, p.Action.To); errors.Is(err, ErrNoTable) {
+			err = nil
+		}
+	case p.Action.Dependents != nil:
+		err = d.inspectDependents(ctx, t, p.Action.Dependents)
 	}
 	return t, err
 }
@@ -307,6 +311,13 @@ func (t *Table) along() []string {
 	for _, fk := range t.Children {
 		if fk.OnDelete == Cascade && fk.Child != t.Label && !slices.Contains(out, fk.Child) {
 			out = append(out, fk.Child)
+		}
+	}
+	for _, c := range t.Dependents {
+		for _, label := range append([]string{c.Label}, c.along()...) {
+			if label != t.Label && !slices.Contains(out, label) {
+				out = append(out, label)
+			}
 		}
 	}
 	return out

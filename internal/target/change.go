@@ -85,18 +85,7 @@ func (x *execution) update(ctx context.Context, keys []tuple) error {
 
 // conditions writes what every statement that changes rows repeats after their keys.
 func (x *execution) conditions(q *query) {
-	j := x.j
-	q.add(" AND ")
-	j.isDue(q)
-	j.undone(q)
-	// On MySQL a change that reads another table waits for rows locked there, of whatever parent. The rows are ours already,
-	// and what the other tables say was asked in a statement of its own after that.
-	if j.db.Engine != MySQL || !readsTables.MatchString(j.p.Where) {
-		j.inWhere(q)
-	}
-	if j.db.Engine != MySQL || !readsTables.MatchString(j.p.Unless) {
-		j.unguarded(q)
-	}
+	x.j.repeat(q)
 	x.notHeld(q)
 }
 

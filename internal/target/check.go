@@ -51,6 +51,8 @@ type judgement struct {
 	t   *Table
 	s   Server
 	out []Finding
+	// family is the tables of a delete with dependents, once they have been found fit.
+	family *family
 }
 
 func (j *judgement) add(level Level, code, hint, format string, args ...any) {
@@ -79,11 +81,15 @@ func Judge(p *policy.Policy, t *Table, s Server) []Finding {
 	}
 	j.key()
 	j.trigger()
-	j.cascades()
-	j.triggers()
+	if j.dependents() {
+		j.cascades()
+		j.triggers()
+	}
 	j.action()
 	j.rights()
+	j.guardSettings()
 	j.guards()
+	j.privacyReads()
 	j.doubleQuotes()
 	if p.Subject != "" {
 		if _, ok := t.Column(p.Subject); !ok {
@@ -98,7 +104,11 @@ func (j *judgement) doubleQuotes() {
 	if j.s.Engine != MySQL {
 		return
 	}
-	for _, part := range []struct{ name, sql string }{{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}} {
+	privacy := ""
+	if j.p.Privacy != nil {
+		privacy = j.p.Privacy.Expr
+	}
+	for _, part := range []struct{ name, sql string }{{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}, {"privacy", privacy}} {
 		if strings.Contains(literalOrName.ReplaceAllString(part.sql, ""), `"`) {
 			j.add(LevelRefuse, "double_quotes", "write `column` with backquotes, and 'text' with single quotes",
 				"%s has a double quote: MySQL reads \"word\" as a text and not as a column, so the condition would not be about the row", part.name)
@@ -237,12 +247,19 @@ func (j *judgement) cascades() {
 			"role %s cannot see which tables reference %s, so a cascade could go unnoticed", j.s.Role, j.t.Label)
 		j.out[len(j.out)-1].Statement = fmt.Sprintf("GRANT REFERENCES ON %s.* TO %s", mysqlDialect{}.ident(cmp.Or(j.t.Schema, j.s.Database)), grantee(j.s))
 	}
-	var refused, names, keepers, along []string
+	var refused, names, keepers, along, unlisted []string
 	used := map[string]bool{}
-	for _, fk := range j.t.Children {
+	for _, fk := range j.references() {
+		if j.followed(fk) {
+			continue
+		}
 		what := fmt.Sprintf("%s (%s) ON DELETE %s", fk.Child, strings.Join(fk.ChildColumns, ", "), fk.OnDelete)
 		switch fk.OnDelete {
 		case Cascade, SetNull, SetDefault:
+			if j.family != nil && fk.OnDelete == Cascade {
+				unlisted = append(unlisted, what)
+				continue
+			}
 			if name, ok := j.accepts(fk.Child); ok {
 				used[name] = true
 				word := "go along"
@@ -257,7 +274,7 @@ func (j *judgement) cascades() {
 				names = append(names, fk.Child)
 			}
 		default:
-			if fk.Parent == j.t.Label {
+			if j.keeper(fk) {
 				keepers = append(keepers, what)
 			}
 		}
@@ -266,6 +283,9 @@ func (j *judgement) cascades() {
 		all := append(slices.Clone(j.p.Cascade), names...)
 		j.add(LevelRefuse, "cascade_not_accepted", fmt.Sprintf("if that is meant, write cascade: [%s]", strings.Join(all, ", ")),
 			"rows of other tables change when rows of %s go: %s", j.t.Label, strings.Join(refused, "; "))
+	}
+	if len(unlisted) > 0 {
+		j.add(LevelRefuse, "dependent_unlisted", "put their tables into the list, where their rows go", "dependents: rows that are not listed go along: %s", strings.Join(unlisted, "; "))
 	}
 	for _, name := range j.p.Cascade {
 		if !used[name] {
@@ -335,7 +355,7 @@ func (j *judgement) setOff() []Trigger {
 	case to != nil:
 		return append(slices.Clone(j.t.Triggers), of(to, "INSERT")...)
 	}
-	return j.t.Triggers
+	return j.firing()
 }
 
 func (j *judgement) rights() {

@@ -62,8 +62,10 @@ func (j *judgement) indexes() {
 			j.out[len(j.out)-1].Statement = j.createIndex(j.t.Schema, j.t.Name, distinct(append([]string{tr.column.Name}, names(key)...)))
 		}
 	}
+	j.keepLastIndex()
+	j.family, _ = familyOf(j.p, j.t)
 	seen := map[string]bool{}
-	for _, fk := range j.t.Children {
+	for _, fk := range j.references() {
 		schema, table := parts(fk.Child)
 		what := fk.Child + " " + strings.Join(fk.ChildColumns, " ")
 		if fk.Indexed || seen[what] {

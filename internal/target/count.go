@@ -15,7 +15,11 @@ type Count struct {
 	Guarded    int64
 	Blocked    int64 // a foreign key would refuse: what is there now, without other batches' effect
 	Cascaded   int64 // rows of other tables that would go along
-	Oldest     string
+	// Along is the same by table, of a policy with dependents, in the order in which they would go. Partial says that only some of
+	// the due rows were looked at for it, so that there are more.
+	Along   []Along
+	Partial bool
+	Oldest  string
 }
 
 // Count looks at the table without changing anything.
@@ -52,7 +56,7 @@ func (j *Job) count(ctx context.Context) (c Count, err error) {
 			return c, err
 		}
 	}
-	if j.p.Unless != "" {
+	if j.guarded() {
 		if c.Guarded, err = narrow(j.unguarded); err != nil {
 			return c, err
 		}
@@ -67,7 +71,10 @@ func (j *Job) count(ctx context.Context) (c Count, err error) {
 		}
 		c.Blocked += n
 	}
-	if len(j.cascading) > 0 {
+	switch {
+	case j.family != nil:
+		err = x.preview(ctx, &c, open)
+	case len(j.cascading) > 0:
 		c.Cascaded, err = x.countAlong(ctx, &roots{j: j, cond: open})
 	}
 	return c, err

@@ -282,7 +282,7 @@ func (j *Job) void(ctx context.Context, asOf time.Time, w Work, account func([]t
 
 // isolated reports whether err speaks of rows, so that the batch can go on without them.
 func isolated(err error) bool {
-	if errors.As(err, new(errOrphans)) || errors.Is(err, errUneven) {
+	if errors.As(err, new(errOrphans)) || errors.As(err, new(errRefused)) || errors.Is(err, errUneven) {
 		return true
 	}
 	switch classify(err) {

@@ -31,6 +31,8 @@ type Answers struct {
 	Held        bool
 	Keeping     []string // constraints whose child rows keep the row
 	Along       int64    // rows of other tables that would go along
+	Choice      string   // what the data subject chose: one of policy's words, or "none" or "unlisted"; "" where the policy does not ask
+	Last        bool     // keep_last keeps the row
 	// Faults are the questions that the database could not answer, and why in words that may be shown. The answer to such a
 	// question means nothing.
 	Faults map[Question]string
@@ -84,12 +86,8 @@ func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
 			return err
 		},
 		func() error { return x.ask(ctx, a, AskDue, &a.Due, one, func(q *query) { q.add(" AND "); j.isDue(q) }) },
+		func() error { return x.explainGuards(ctx, one, a) }, // before the trigger: a choice may set when it is due
 		func() error { return x.explainTrigger(ctx, one, a) },
-		func() error {
-			err := x.ask(ctx, a, AskGuard, &a.Guarded, one, j.unguarded)
-			a.Guarded = !a.Guarded
-			return err
-		},
 		func() error {
 			free, err := x.only(ctx, one, x.notHeld)
 			a.Held = len(free) == 0
@@ -126,13 +124,66 @@ func (a *Answers) failing(name Question, err error) error {
 
 func (x *execution) explainChildren(ctx context.Context, one []tuple, a *Answers) (err error) {
 	t := newTally()
-	if _, err := x.keptBy(ctx, one, t); err != nil {
+	kept, err := x.keptBy(ctx, one, t)
+	if err != nil {
 		return err
+	}
+	if x.j.family != nil && len(kept) == 0 {
+		err = x.rehearseAlong(ctx, one, t, func(d *doomed) { a.Along = int64(d.n) })
+		a.Held = a.Held || len(t.byOutcome["held"]) > 0
 	}
 	for _, r := range t.rows {
 		a.Keeping = append(a.Keeping, r.reason)
 	}
+	if err != nil || x.j.family != nil {
+		return err
+	}
 	a.Along, err = x.countCascade(ctx, one)
+	return err
+}
+
+// explainGuards says which of the guards keeps the row.
+func (x *execution) explainGuards(ctx context.Context, one []tuple, a *Answers) error {
+	j := x.j
+	free := false
+	if err := x.ask(ctx, a, AskGuard, &free, one, j.unguarded); err != nil {
+		return err
+	}
+	a.Guarded = !free
+	if j.p.KeepLast != nil {
+		if err := x.ask(ctx, a, AskGuard, &free, one, j.notLast); err != nil {
+			return err
+		}
+		a.Last = !free
+	}
+	p := j.p.Privacy
+	if p == nil {
+		return nil
+	}
+	for _, c := range []struct {
+		word   string
+		values []policy.Value
+	}{{policy.PrivacyNever, p.Never}, {policy.PrivacyDefault, p.Default}, {policy.PrivacyForever, p.Forever}} {
+		if len(c.values) == 0 {
+			continue
+		}
+		var yes bool
+		if err := x.ask(ctx, a, AskGuard, &yes, one, func(q *query) { q.add(" AND "); j.chosen(q, c.values) }); err != nil {
+			return err
+		}
+		if yes {
+			a.Choice = c.word
+			return nil
+		}
+	}
+	var some bool
+	err := x.ask(ctx, a, AskGuard, &some, one, func(q *query) { q.add(" AND ", j.choice(), " IS NOT NULL") })
+	switch a.Choice = "none"; {
+	case some && len(p.Default) > 0:
+		a.Choice = "unlisted"
+	case some:
+		a.Choice = policy.PrivacyDefault
+	}
 	return err
 }
 
@@ -237,6 +288,9 @@ func (j *Job) readTrigger(ctx context.Context, k tuple, a *Answers) error {
 		return nil
 	}
 	due := j.p.DueAt(*at)
+	if a.Choice == policy.PrivacyNever {
+		due = *at
+	}
 	a.Instant, a.DueAt = at, &due
 	return nil
 }

@@ -59,6 +59,13 @@ func (x *execution) readHolds(ctx context.Context) ([]heldCondition, error) {
 				return nil, fmt.Errorf("%w: it is on %s, whose rows would go along", ErrHold, fk.Child)
 			}
 		}
+		if j.family != nil {
+			for _, s := range j.family.steps {
+				if sameRelation(relation, s.t.Label) {
+					return nil, fmt.Errorf("%w: it is on %s, whose rows would go along", ErrHold, s.t.Label)
+				}
+			}
+		}
 		if relation != anyRelation && relation != j.p.Table && !sameRelation(relation, j.t.Label) {
 			continue
 		}

@@ -108,6 +108,11 @@ func UsesOf(policies []*policy.Policy) []Use {
 				use(a.To).Insert = true
 			case policy.Delete:
 				use(p.Table).Delete = true
+				if a.Dependents != nil {
+					for _, d := range a.Dependents.List {
+						use(d.Table).Delete = true
+					}
+				}
 			}
 		}
 	}

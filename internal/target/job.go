@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,7 @@ type Job struct {
 	key      []Column
 	trig     *trigger
 	bound    bound  // the cutoff; a row at it is due too when the policy says at_cutoff: due
+	atOnce   *bound // the run's instant, where a data subject may choose that nothing is kept
 	floor    *bound // implausible_before
 	strategy Strategy
 	blocks   atomic.Int64 // ByPlace: how many blocks the next page looks at
@@ -48,6 +50,7 @@ type Job struct {
 	restricting []ForeignKey // children whose rows keep ours from going
 	cascading   []ForeignKey // children whose rows go along
 	selfRef     bool         // a row of this table may reference another
+	family      *family      // of a delete with dependents; else nil
 
 	edits       []edit // set and anonymise: what becomes of each row
 	asOf        time.Time
@@ -71,7 +74,7 @@ var readsTables = regexp.MustCompile(`(?i)\b(select|table|with)\b`)
 
 // readsOthers reports whether which rows are due and in scope depends on other tables.
 func (j *Job) readsOthers() bool {
-	return readsTables.MatchString(j.p.Where) || readsTables.MatchString(j.p.Trigger.Expr)
+	return readsTables.MatchString(j.p.Where) || readsTables.MatchString(j.p.Trigger.Expr) || j.p.Privacy != nil && readsTables.MatchString(j.p.Privacy.Expr)
 }
 
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
@@ -89,19 +92,22 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	if j.trig, err = resolveTrigger(o.Policy, o.Table, db.server); err != nil {
 		return nil, err
 	}
-	at := o.Cutoff
+	step := time.Duration(0)
 	if o.Policy.AtCutoff == "due" {
 		// Nothing stored is finer than a microsecond, but for numbers counted in nanoseconds.
-		step := time.Microsecond
+		step = time.Microsecond
 		switch j.trig.unit {
 		case policy.Nanoseconds:
 			step = time.Nanosecond
 		case policy.JulianDay: // a double of that size tells 40 µs apart
 			step = 50 * time.Microsecond
 		}
-		at = at.Add(step)
 	}
-	j.bound = newBound(at, j.trig.zone)
+	j.bound = newBound(o.Cutoff.Add(step), j.trig.zone)
+	if p := o.Policy.Privacy; p != nil && len(p.Never) > 0 && o.AsOf.After(o.Cutoff) {
+		b := newBound(o.AsOf.Add(step), j.trig.zone)
+		j.atOnce = &b
+	}
 	if from := o.Policy.Trigger.ImplausibleBefore; from != nil {
 		zone := j.trig.zone
 		if zone == nil {
@@ -109,6 +115,9 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 		}
 		f := newBound(from.Midnight().Instant(zone), j.trig.zone)
 		j.floor = &f
+	}
+	if j.family, err = familyOf(o.Policy, o.Table); err != nil {
+		return nil, err
 	}
 	j.strategy = ByKey
 	if j.trig.ordered() {
@@ -136,9 +145,15 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 			}
 		}
 	}
-	j.careful = len(j.cascading) > 0 || !d.returning() || !j.quick()
+	if j.family != nil {
+		j.cascading = j.family.cascading()
+		j.restricting = slices.DeleteFunc(j.restricting, func(fk ForeignKey) bool {
+			return !slices.ContainsFunc(j.family.keeps, func(l link) bool { return l.child == noStep && sameReference(l.fk, fk) })
+		})
+	}
+	j.careful = len(j.cascading) > 0 || !d.returning() || !j.quick() || j.family != nil || o.Policy.KeepLast != nil
 	if db.Engine != SQLite { // SQLite has one writer: what a statement reads cannot change under it
-		j.careful = j.careful || o.Policy.Unless != "" || readsTables.MatchString(o.Policy.Where) || readsTables.MatchString(o.Policy.Trigger.Expr)
+		j.careful = j.careful || o.Policy.Unless != "" || j.readsOthers()
 	}
 	return j, nil
 }
@@ -170,9 +185,24 @@ func (j *Job) SetStrategy(s Strategy) error {
 }
 
 // dueNow writes "the trigger is an instant before the cutoff", for rows whose trigger is set.
-func (j *Job) dueNow(q *query) {
+func (j *Job) dueNow(q *query) { j.dueBy(q, true) }
+
+// dueBy is dueNow. Where a data subject may choose that nothing is kept, a row is due before the run's instant already, and
+// choice says whether to ask for the choice: without, the answer includes rows that only such a choice makes due.
+func (j *Job) dueBy(q *query, choice bool) {
 	x := j.trig.sql(j.d)
-	j.d.due(q, x, j.trig, j.bound)
+	if j.atOnce == nil {
+		j.d.due(q, x, j.trig, j.bound)
+	} else {
+		j.d.due(q, x, j.trig, *j.atOnce) // alone, so that an index serves
+		if choice {
+			q.add(" AND (")
+			j.d.due(q, x, j.trig, j.bound)
+			q.add(" OR ")
+			j.chosen(q, j.p.Privacy.Never)
+			q.add(")")
+		}
+	}
 	if j.floor != nil {
 		q.add(" AND NOT ")
 		j.d.due(q, x, j.trig, *j.floor)
@@ -180,13 +210,15 @@ func (j *Job) dueNow(q *query) {
 }
 
 // isDue writes the whole of "due": before the cutoff, or NULL where the policy says that NULL is due.
-func (j *Job) isDue(q *query) {
+func (j *Job) isDue(q *query) { j.isDueBy(q, true) }
+
+func (j *Job) isDueBy(q *query, choice bool) {
 	if j.trig.nulls != "due" {
-		j.dueNow(q)
+		j.dueBy(q, choice)
 		return
 	}
 	q.add("(", j.trig.sql(j.d), " IS NULL OR (")
-	j.dueNow(q)
+	j.dueBy(q, choice)
 	q.add("))")
 }
 
@@ -200,13 +232,6 @@ func (j *Job) inScope(q *query) {
 func (j *Job) inWhere(q *query) {
 	if j.p.Where != "" {
 		q.add(" AND ").operator(j.p.Where)
-	}
-}
-
-// unguarded writes "no guard keeps the row". A guard whose answer is unknown (NULL) does not keep it.
-func (j *Job) unguarded(q *query) {
-	if j.p.Unless != "" {
-		q.add(" AND ").operator(j.p.Unless).add(" IS NOT TRUE")
 	}
 }
 

@@ -18,8 +18,40 @@ func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err er
 	if x.holds, err = x.readHolds(ctx); err != nil && classify(err) != classUndefined {
 		return nil, false, redact(err)
 	}
+	if j.atOnce == nil {
+		at, err := x.oldest(ctx, func(*query) {})
+		return j.lagOf(at, j.p.DueAt), err == nil, redact(err)
+	}
+	// A data subject who chose that nothing is kept made the row due at its trigger; the others are due by the policy's period.
+	at, err := x.oldest(ctx, func(q *query) { q.add(" AND "); j.d.due(q, j.trig.sql(j.d), j.trig, j.bound) })
+	if err != nil {
+		return nil, false, redact(err)
+	}
+	never, err := x.oldest(ctx, func(q *query) { q.add(" AND "); j.chosen(q, j.p.Privacy.Never) })
+	if err != nil {
+		return nil, false, redact(err)
+	}
+	due = j.lagOf(at, j.p.DueAt)
+	if n := j.lagOf(never, func(at time.Time) time.Time { return at }); due == nil || n != nil && n.Before(*due) {
+		due = n
+	}
+	return due, true, nil
+}
+
+func (j *Job) lagOf(at *time.Time, dueAt func(time.Time) time.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	due := dueAt(*at)
+	return &due
+}
+
+// oldest is the smallest trigger of the rows that are due and kept by nothing, and meet the condition.
+func (x *execution) oldest(ctx context.Context, cond func(*query)) (*time.Time, error) {
+	j := x.j
 	q := newQuery(j.d).add("SELECT ", j.printed(), " AS curfew_oldest FROM ", j.d.rows(j.t))
 	j.where(q, phaseMain, nil, nil)
+	cond(q)
 	j.unguarded(q)
 	x.notHeld(q)
 	for _, fk := range j.restricting { // what the database will not let go is told by the runs
@@ -32,14 +64,9 @@ func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err er
 	var text sql.NullString
 	switch err := j.db.SQL.QueryRowContext(ctx, q.String(), q.args...).Scan(&text); {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, true, nil
+		return nil, nil
 	case err != nil:
-		return nil, false, redact(err)
+		return nil, err
 	}
-	at := j.trig.instantOf(text.String)
-	if at == nil {
-		return nil, true, nil
-	}
-	t := j.p.DueAt(*at)
-	return &t, true, nil
+	return j.trig.instantOf(text.String), nil
 }

@@ -135,14 +135,18 @@ func (j *Job) countUnreadable(ctx context.Context) (int, error) {
 	if q.String()[before:] == "FALSE" {
 		return 0, nil
 	}
+	bound := j.bound
+	if j.atOnce != nil {
+		bound = *j.atOnce
+	}
 	if x := j.trig.sql(j.d); j.db.Engine == MySQL && j.trig.column != nil {
 		switch j.trig.domain {
 		case instantDomain:
-			q.add(" AND ", x, " < ").arg(j.bound.instant.UTC().Format("2006-01-02 15:04:05.000000"))
+			q.add(" AND ", x, " < ").arg(bound.instant.UTC().Format("2006-01-02 15:04:05.000000"))
 		case wallDomain:
-			q.add(" AND ", x, " < CAST(").arg(j.bound.wall.End.String()).add(" AS DATETIME(6))")
+			q.add(" AND ", x, " < CAST(").arg(bound.wall.End.String()).add(" AS DATETIME(6))")
 		case dateDomain:
-			q.add(" AND ", x, " < CAST(").arg(j.bound.date.String()).add(" AS DATE)")
+			q.add(" AND ", x, " < CAST(").arg(bound.date.String()).add(" AS DATE)")
 		}
 	}
 	j.inScope(q)

@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,25 @@ func (j *Job) Probe(ctx context.Context) ([]Finding, error) {
 		{"where", j.p.Where, func(q *query) { q.operator(j.p.Where).add(" IS TRUE") }},
 		{"unless", j.p.Unless, func(q *query) { j.isDue(q); q.add(" AND ").operator(j.p.Unless).add(" IS TRUE") }},
 	}
-	var out []Finding
+	if p := j.p.Privacy; p != nil {
+		text := p.Expr
+		if text == "" {
+			text = p.Column // its constants must be of the column's type
+		}
+		pieces = append(pieces, struct {
+			setting, sql string
+			write        func(*query)
+		}{"privacy", text, func(q *query) {
+			q.add("1 = 1")
+			j.notChosen(q)
+			q.add(" AND ")
+			j.chosen(q, slices.Concat(p.Never, p.Default, p.Forever))
+		}})
+	}
+	out, err := j.probeDependents(ctx)
+	if err != nil {
+		return out, err
+	}
 	for _, p := range pieces {
 		if p.sql == "" {
 			continue
@@ -42,6 +61,40 @@ func (j *Job) Probe(ctx context.Context) ([]Finding, error) {
 		if p.setting == "the trigger's expr" {
 			break // the others repeat it
 		}
+	}
+	return out, nil
+}
+
+// probeDependents does the same for the conditions that join dependents, and says where finding their rows takes long.
+func (j *Job) probeDependents(ctx context.Context) ([]Finding, error) {
+	var out []Finding
+	if j.family == nil {
+		return nil, nil
+	}
+	for _, s := range j.family.steps {
+		if s.on == "" {
+			continue
+		}
+		q := newQuery(j.d).add("SELECT ", j.selectList(s.key), " FROM ", j.d.rows(s.t), " WHERE ")
+		j.joined(q, s, &roots{j: j, cond: func(q *query) { j.isDue(q); j.inScope(q) }})
+		summary, indexed, err := j.db.explainPlan(ctx, q.String(), q.args)
+		switch classify(err) {
+		case classNone:
+			if !indexed && s.t.EstRows >= largeTable {
+				out = append(out, Finding{Level: LevelWarn, Code: "dependent_plan", Message: fmt.Sprintf("each batch looks through all of %s for the rows that go along: %s", s.t.Label, summary)})
+			}
+			continue
+		case classUndefined, classPermission, classOther:
+		default:
+			return out, redact(err)
+		}
+		f := Finding{Level: LevelRefuse, Code: "policy_sql", Hint: "correct it in the policy file",
+			Message: fmt.Sprintf("the database does not accept on of %s: %v", s.t.Label, redact(err))}
+		if classify(err) == classPermission {
+			f.Hint = "a role that may read the tables it names"
+			f.Statement = j.db.grantSelect(TablesRead(j.db.Engine, s.on))
+		}
+		out = append(out, f)
 	}
 	return out, nil
 }
