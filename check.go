@@ -104,6 +104,9 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 	case errors.Is(err, target.ErrNotInstalled):
 		add(api.Finding{Level: level, Code: "not_installed", Message: "curfew's own tables are not there",
 			Hint: "run curfew install " + name + " once (--print shows what it would do)"})
+	case errors.Is(err, target.ErrOldLayout):
+		add(api.Finding{Level: level, Code: "old_layout", Message: err.Error(),
+			Hint: "run curfew install " + name + " once more: it adds what is missing (--print shows what it would do)"})
 	case err != nil:
 		add(findingOf(targetError("", err), "installation"))
 	default:

@@ -199,6 +199,12 @@ func (c *Curfew) usable(ctx context.Context, p *policy.Policy) (*target.DB, *tar
 		}
 		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
 			Hint: "run curfew install " + p.Database + " once (--print shows what it would do)"}
+	case errors.Is(err, target.ErrOldLayout):
+		if p.Mode != policy.Enforce && len(p.Whole().Stages) == 0 { // the holds are where they were
+			break
+		}
+		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
+			Hint: "run curfew install " + p.Database + " once more: it adds what is missing (--print shows what it would do)"}
 	case errors.Is(err, target.ErrHidden):
 		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
 			Hint: "curfew install " + p.Database + " --print shows the tables and the GRANTs; a shadow run needs those that begin with GRANT SELECT ON, for the holds"}

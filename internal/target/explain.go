@@ -204,10 +204,12 @@ func (j *Job) printed() string {
 		return "convert_from(" + x + ", 'LATIN1')"
 	case j.db.Engine == Postgres:
 		return "(" + x + ")::text"
+	case j.db.Engine == MySQL && j.trig.column != nil && j.trig.column.Kind == KindFloat:
+		return "CAST(" + x + " + 0e0 AS CHAR)" // a FLOAT by itself is printed with six digits
 	case j.db.Engine == MySQL:
 		return "CAST(" + x + " AS CHAR)"
 	}
-	return "CAST(" + x + " AS TEXT)"
+	return "+" + x // as it is: SQLite prints a REAL with fifteen digits
 }
 
 // readTrigger reads the trigger as the database prints it.
