@@ -210,7 +210,7 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 
 // probe has the database read the policy's own SQL; an error names the setting that it does not accept.
 func (c *Curfew) probe(ctx context.Context, p *policy.Policy, db *target.DB, table *target.Table) error {
-	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" {
+	if p.Where == "" && p.Unless == "" && p.Trigger.Expr == "" && (p.Action.Message == nil || p.Action.Message.Query == "") {
 		return nil
 	}
 	now := time.Now()

@@ -79,8 +79,12 @@ func Judge(p *policy.Policy, t *Table, s Server) []Finding {
 	}
 	j.key()
 	j.trigger()
-	j.cascades()
-	j.triggers()
+	if p.Action.Kind.Tells() {
+		j.message()
+	} else {
+		j.cascades()
+		j.triggers()
+	}
 	j.rights()
 	j.guards()
 	j.doubleQuotes()
@@ -97,7 +101,11 @@ func (j *judgement) doubleQuotes() {
 	if j.s.Engine != MySQL {
 		return
 	}
-	for _, part := range []struct{ name, sql string }{{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}} {
+	query := ""
+	if m := j.p.Action.Message; m != nil {
+		query = m.Query
+	}
+	for _, part := range []struct{ name, sql string }{{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}, {"the query of email", query}} {
 		if strings.Contains(literalOrName.ReplaceAllString(part.sql, ""), `"`) {
 			j.add(LevelRefuse, "double_quotes", "write `column` with backquotes, and 'text' with single quotes",
 				"%s has a double quote: MySQL reads \"word\" as a text and not as a column, so the condition would not be about the row", part.name)
@@ -327,7 +335,7 @@ func (j *judgement) rights() {
 		refuse(LevelRefuse, "no_select", grant("SELECT"), "role %s may not SELECT from %s", j.s.Role, j.t.Label)
 	}
 	switch {
-	case j.s.Engine == SQLite: // see read_only
+	case j.s.Engine == SQLite, j.p.Action.Kind.Tells(): // see read_only; a row that is told of stays as it is
 	case !pr.Delete && j.p.Mode == policy.Shadow:
 		j.add(LevelInfo, "no_delete", "", "role %s may not DELETE from %s: a shadow run needs no more", j.s.Role, j.t.Label)
 	case !pr.Delete:

@@ -53,25 +53,40 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 		}
 		return res, err
 	}
+	var res *Result
+	err := j.again(ctx, func() (err error) {
+		res, err = j.attempt(ctx, asOf, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	res.Took = time.Since(start)
+	return res, nil
+}
+
+// errAgain marks an error of a transaction that is to be tried again at once.
+var errAgain = errors.New("the same again")
+
+// again does a transaction until it met no deadlock and no serialisation failure, and says what its error means for the batch.
+func (j *Job) again(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
-		res, err := j.attempt(ctx, asOf, w)
-		if err == nil {
-			res.Took = time.Since(start)
-			return res, nil
-		}
+		err := do()
 		switch class := classify(err); {
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case class == classStatementTimeout:
-			return nil, fmt.Errorf("%w: %w", ErrTooLong, redact(err))
+			return fmt.Errorf("%w: %w", ErrTooLong, redact(err))
 		case class == classUndefined, isSQLError(err):
-			return nil, j.undefined(ctx, err)
-		case class != classRetryable || attempt == maxAttempts:
-			return nil, redact(err)
+			return j.undefined(ctx, err)
+		case class != classRetryable && !errors.Is(err, errAgain) || attempt == maxAttempts:
+			return redact(err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(time.Duration(1+rand.IntN(20*attempt)) * time.Millisecond):
 		}
 	}

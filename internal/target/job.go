@@ -125,6 +125,9 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 			}
 		}
 	}
+	if o.Policy.Action.Kind.Tells() { // rows stay, and so does all that hangs on them
+		j.restricting, j.cascading = nil, nil
+	}
 	j.careful = len(j.cascading) > 0 || !d.returning()
 	if db.Engine != SQLite { // SQLite has one writer: what a statement reads cannot change under it
 		j.careful = j.careful || o.Policy.Unless != "" || readsTables.MatchString(o.Policy.Where) || readsTables.MatchString(o.Policy.Trigger.Expr)

@@ -68,6 +68,9 @@ const emptySteps = 250 * time.Millisecond
 func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
 	for start := time.Now(); ; {
 		p, err := j.pageStep(ctx, at, n)
+		if err == nil && j.p.Action.Kind.Tells() {
+			p.Batch, err = j.untold(ctx, p.Batch)
+		}
 		if err != nil && (classify(err) == classUndefined || isSQLError(err)) {
 			return p, j.undefined(ctx, err)
 		}

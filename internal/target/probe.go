@@ -17,6 +17,12 @@ func (j *Job) Probe(ctx context.Context) ([]Finding, error) {
 		{"where", j.p.Where, func(q *query) { q.operator(j.p.Where).add(" IS TRUE") }},
 		{"unless", j.p.Unless, func(q *query) { j.isDue(q); q.add(" AND ").operator(j.p.Unless).add(" IS TRUE") }},
 	}
+	if m := j.p.Action.Message; m != nil && m.Query != "" {
+		pieces = append(pieces, struct {
+			setting, sql string
+			write        func(*query)
+		}{"the query of email", m.Query, func(q *query) { j.address(q, 0); q.add(" IS NOT NULL") }})
+	}
 	var out []Finding
 	for _, p := range pieces {
 		if p.sql == "" {

@@ -19,6 +19,7 @@ type Worker struct {
 	KeyID  string          // of the key that row hashes are made with
 	Waits  []time.Duration // between attempts while the database is out of reach
 	Logger *slog.Logger
+	Tell   *Telling // for a policy whose action is done outside of the database
 }
 
 // Result is a batch that was executed.
