@@ -71,6 +71,9 @@ func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
 		if err != nil && (classify(err) == classUndefined || isSQLError(err)) {
 			return p, j.undefined(ctx, err)
 		}
+		if err == nil {
+			p.Batch, err = j.planned(ctx, p.Batch)
+		}
 		if err != nil || p.Done || p.Batch != nil || time.Since(start) > emptySteps {
 			return p, redact(err)
 		}

@@ -5,10 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"curfew.dev/curfew/policy"
 )
 
 // A PassageState says how far a row came in passing a stage.
@@ -39,10 +40,10 @@ type Passage struct {
 
 // AlwaysDue is the due instant of a row that was due before all time: its trigger is NULL where NULL is due, −infinity, or
 // earlier than time.Time reaches.
-const AlwaysDue = math.MinInt64
+const AlwaysDue = policy.AlwaysDue
 
 // neverDue is that of a row whose trigger is beyond what time.Time reaches.
-const neverDue = math.MaxInt64
+const neverDue = policy.NeverDue
 
 // DueAt is the due instant; nil for one before all time.
 func (p Passage) DueAt() *time.Time {
@@ -276,6 +277,9 @@ func (j *Job) move(ctx context.Context, c querier, to Passage, from PassageState
 	}
 	return n == 1, err
 }
+
+// errRecorded says that a passage was recorded which this transaction alone could have recorded.
+var errRecorded = errors.New("the stage is recorded as passed by somebody else: does another program write curfew's tables?")
 
 // forget removes what is recorded of rows that are gone: a row that has their key later is another row.
 func (j *Job) forget(ctx context.Context, c querier, rows [][16]byte) error {
