@@ -72,8 +72,9 @@ func (j *Job) dueMicros(v value) int64 {
 
 // A dueRow is a row and its due instant in microseconds.
 type dueRow struct {
-	key tuple
-	due int64
+	key     tuple
+	due     int64
+	printed string // the trigger as instantOf reads it
 }
 
 // dueRows reads the due instants of rows that are due. In a transaction that holds them locked they cannot change any more. A row
@@ -97,7 +98,7 @@ func (j *Job) readDue(ctx context.Context, c querier, keys []tuple) ([]dueRow, e
 	out := make([]dueRow, 0, len(found))
 	for _, f := range found {
 		n := len(f) - 1
-		out = append(out, dueRow{f[:n:n], j.dueMicros(f[n])})
+		out = append(out, dueRow{f[:n:n], j.dueMicros(f[n]), f[n].s})
 	}
 	return out, err
 }

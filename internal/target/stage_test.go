@@ -314,7 +314,11 @@ func TestExtendedButPaused(t *testing.T) {
 
 func TestMinNotice(t *testing.T) {
 	onEach(t, func(lab *lab) {
-		l := lab.trials(func(p *policy.Policy) { p.Stages[3].MinNotice = 3 * day; p.Stages[2].Where = ""; p.Stages[3].Where = "" })
+		l := lab.trials(func(p *policy.Policy) {
+			p.Stages[3].MinNotice = 3 * day
+			p.Stages[2].Where = ""
+			p.Stages[3].Where = ""
+		})
 		for id := 1; id <= 3; id++ {
 			l.org(id, begun.Add(time.Duration(id)*time.Minute))
 		}
@@ -574,4 +578,67 @@ func TestStageAtCutoff(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"set": 1}, l.do("pause", begun)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// What a plan counts is what a run would do, and what a row has passed is no lag.
+func TestStageCountAndLag(t *testing.T) {
+	onEach(t, func(lab *lab) {
+		l := lab.trials(func(p *policy.Policy) { p.Stages[2].Where, p.Stages[3].Where = "", "" })
+		for id := 1; id <= 6; id++ {
+			l.org(id, begun.Add(time.Duration(id)*time.Hour))
+		}
+		count := func(stage string, at time.Time) string {
+			p := *l.p
+			p.Mode = policy.Shadow
+			c, err := (&stageLab{lab: l.lab, p: &p, run: l.run}).job(stage, at).Count(t.Context())
+			if err != nil {
+				l.Fatal(err)
+			}
+			return fmt.Sprintf("%d due, %d guarded, %s", c.Due, c.Guarded, c.Oldest)
+		}
+		lag := func(stage string, at time.Time) string {
+			due, known, err := l.job(stage, at).OldestDue(t.Context())
+			if err != nil {
+				l.Fatal(err)
+			}
+			if known != (l.engine != SQLite) { // text that no index orders
+				l.Errorf("%s: known %v", stage, known)
+			}
+			if due == nil {
+				return ""
+			}
+			return due.UTC().Format(time.RFC3339)
+		}
+		noon := begun.Add(4*time.Hour + time.Minute)
+		for _, c := range []struct{ what, got, want string }{
+			{"pause", count("pause", noon), "4 due, 0 guarded, 2031-05-01T13:00:00Z"},
+			{"teardown", count("teardown", begun.Add(20*day)), "6 due, 6 guarded, 2031-05-01T13:00:00Z"},
+			{"remind", count("remind", noon), "2 due, 0 guarded, 2031-05-01T17:00:00Z"},
+		} {
+			if c.got != c.want {
+				l.Errorf("%s: %s, want %s", c.what, c.got, c.want)
+			}
+		}
+		if l.engine != SQLite {
+			if got := lag("pause", noon); got != "2031-05-01T13:00:00Z" {
+				l.Errorf("lag of the pause: %s", got)
+			}
+		}
+		l.want("pause", l.do("pause", noon), "4 set")
+		if got := count("pause", begun.Add(10*time.Hour)); got != "2 due, 0 guarded, 2031-05-01T17:00:00Z" {
+			l.Errorf("pause, once more: %s", got)
+		}
+		if got := count("teardown", begun.Add(20*day)); got != "6 due, 2 guarded, 2031-05-01T13:00:00Z" {
+			l.Errorf("teardown, then: %s", got)
+		}
+		if l.engine == SQLite {
+			return
+		}
+		if got := lag("pause", begun.Add(10*time.Hour)); got != "2031-05-01T17:00:00Z" {
+			l.Errorf("lag of the pause: %s", got)
+		}
+		if got := lag("teardown", begun.Add(20*day)); got != "2031-05-15T16:01:00Z" {
+			l.Errorf("lag of the teardown: %s", got)
+		}
+	})
 }
