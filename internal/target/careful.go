@@ -47,11 +47,15 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 			return err
 		}
 	}
+	free, settled, err := x.gate(ctx, free, t)
+	if err != nil {
+		return err
+	}
 	before := len(t.byOutcome["deleted"])
 	if err := x.deleteIsolated(ctx, free, t, last); err != nil {
 		return err
 	}
-	done := slices.Concat(t.byOutcome["deleted"][before:], t.byOutcome["locked"], t.deferred)
+	done := slices.Concat(t.byOutcome["deleted"][before:], t.byOutcome["locked"], t.deferred, settled)
 	for _, n := range t.rows {
 		done = append(done, n.key)
 	}

@@ -113,8 +113,9 @@ type execution struct {
 	asOf time.Time
 	// holds narrow every statement to rows that no legal hold names; nil when there is none for this table.
 	holds  []heldCondition
-	points int // numbers the savepoints
-	waits  int // lock timeouts met so far
+	ruled  map[string]ruling // of a stage: the rows it acts on, by key
+	points int               // numbers the savepoints
+	waits  int               // lock timeouts met so far
 }
 
 func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, error) {
@@ -138,6 +139,9 @@ func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, err
 	t := f.tally()
 	if t == nil {
 		if t, err = x.change(ctx, w, f); err != nil {
+			return nil, err
+		}
+		if err := x.pass(ctx, w, t); err != nil {
 			return nil, err
 		}
 	}

@@ -30,6 +30,9 @@ type Answers struct {
 	Held        bool
 	Keeping     []string // constraints whose child rows keep the row
 	Along       int64    // rows of other tables that would go along
+	// Of a policy with stages: the due instant as passages have it, nil when there is none, and what is recorded of the row.
+	DueUS    *int64
+	Passages []Passage
 	// Faults are the questions that the database could not answer, and why in words that may be shown. The answer to such a
 	// question means nothing.
 	Faults map[Question]string
@@ -79,6 +82,7 @@ func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
 		func() error { return x.ask(ctx, a, AskScope, &a.InScope, one, j.inScope) },
 		func() error { return x.ask(ctx, a, AskDue, &a.Due, one, func(q *query) { q.add(" AND "); j.isDue(q) }) },
 		func() error { return x.explainTrigger(ctx, one, a) },
+		func() error { return x.explainStages(ctx, one, a) },
 		func() error {
 			err := x.ask(ctx, a, AskGuard, &a.Guarded, one, j.unguarded)
 			a.Guarded = !a.Guarded

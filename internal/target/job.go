@@ -20,6 +20,9 @@ type JobOptions struct {
 	Table  *Table
 	AsOf   time.Time
 	Cutoff time.Time
+	// Stands, when it is set, is the as_of that a stage is recorded with: of a run that makes up for missed ones, when it was
+	// accepted. What counts from a stage must not have passed before the stage came.
+	Stands time.Time
 	Shadow bool
 	Run    string // run id; names the receipts
 	Keys   *keyring.Keyring
@@ -40,6 +43,9 @@ type Job struct {
 	trig     *trigger
 	bound    bound  // the cutoff; a row at it is due too when the policy says at_cutoff: due
 	floor    *bound // implausible_before
+	reached  *bound // of a reminder: rows before it are a nearer stage's
+	asOf     time.Time
+	stands   time.Time
 	strategy Strategy
 	blocks   atomic.Int64 // ByPlace: how many blocks the next page looks at
 	// careful is set when one statement would not be safe: the policy's own SQL reads other tables, or rows that go along
@@ -75,7 +81,10 @@ func (j *Job) readsOthers() bool {
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {
 	d := dialectFor(db.server)
-	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger}
+	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, asOf: o.AsOf, stands: o.AsOf}
+	if o.Stands.After(o.AsOf) {
+		j.stands = o.Stands
+	}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
@@ -87,10 +96,10 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	if j.trig, err = resolveTrigger(o.Policy, o.Table, db.server); err != nil {
 		return nil, err
 	}
-	at := o.Cutoff
+	at, step := o.Cutoff, time.Duration(0)
 	if o.Policy.AtCutoff == "due" {
 		// Nothing stored is finer than a microsecond, but for numbers counted in nanoseconds.
-		step := time.Microsecond
+		step = time.Microsecond
 		switch j.trig.unit {
 		case policy.Nanoseconds:
 			step = time.Nanosecond
@@ -132,6 +141,7 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	if db.Engine != SQLite { // SQLite has one writer: what a statement reads cannot change under it
 		j.careful = j.careful || o.Policy.Unless != "" || readsTables.MatchString(o.Policy.Where) || readsTables.MatchString(o.Policy.Trigger.Expr)
 	}
+	j.bindStage(step)
 	return j, nil
 }
 
@@ -157,6 +167,10 @@ func (j *Job) dueNow(q *query) {
 	if j.floor != nil {
 		q.add(" AND NOT ")
 		j.d.due(q, x, j.trig, *j.floor)
+	}
+	if j.reached != nil {
+		q.add(" AND NOT ")
+		j.d.due(q, x, j.trig, *j.reached)
 	}
 }
 

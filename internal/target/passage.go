@@ -5,10 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"curfew.dev/curfew/policy"
 )
 
 // A PassageState says how far a row came in passing a stage.
@@ -39,10 +40,10 @@ type Passage struct {
 
 // AlwaysDue is the due instant of a row that was due before all time: its trigger is NULL where NULL is due, −infinity, or
 // earlier than time.Time reaches.
-const AlwaysDue = math.MinInt64
+const AlwaysDue = policy.AlwaysDue
 
 // neverDue is that of a row whose trigger is beyond what time.Time reaches.
-const neverDue = math.MaxInt64
+const neverDue = policy.NeverDue
 
 // DueAt is the due instant; nil for one before all time.
 func (p Passage) DueAt() *time.Time {
@@ -71,8 +72,9 @@ func (j *Job) dueMicros(v value) int64 {
 
 // A dueRow is a row and its due instant in microseconds.
 type dueRow struct {
-	key tuple
-	due int64
+	key     tuple
+	due     int64
+	printed string // the trigger as instantOf reads it
 }
 
 // dueRows reads the due instants of rows that are due. In a transaction that holds them locked they cannot change any more. A row
@@ -96,7 +98,7 @@ func (j *Job) readDue(ctx context.Context, c querier, keys []tuple) ([]dueRow, e
 	out := make([]dueRow, 0, len(found))
 	for _, f := range found {
 		n := len(f) - 1
-		out = append(out, dueRow{f[:n:n], j.dueMicros(f[n])})
+		out = append(out, dueRow{f[:n:n], j.dueMicros(f[n]), f[n].s})
 	}
 	return out, err
 }
@@ -276,6 +278,9 @@ func (j *Job) move(ctx context.Context, c querier, to Passage, from PassageState
 	}
 	return n == 1, err
 }
+
+// errRecorded says that a passage was recorded which this transaction alone could have recorded.
+var errRecorded = errors.New("the stage is recorded as passed by somebody else: does another program write curfew's tables?")
 
 // forget removes what is recorded of rows that are gone: a row that has their key later is another row.
 func (j *Job) forget(ctx context.Context, c querier, rows [][16]byte) error {

@@ -15,7 +15,7 @@ import (
 
 // placeable reports whether addresses can be ranges here: not where rows are told of, one by one and by their keys.
 func (j *Job) placeable() bool {
-	return j.db.Engine == Postgres && j.db.server.Major >= 14 && !j.t.Partitioned && !j.t.IsView && !j.p.Action.Kind.Tells()
+	return !j.byRow() && j.db.Engine == Postgres && j.db.server.Major >= 14 && !j.t.Partitioned && !j.t.IsView
 }
 
 // ChooseStrategy decides how the run pages, from the planner's estimate and the table's statistics. It costs one EXPLAIN.

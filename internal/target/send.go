@@ -62,7 +62,7 @@ func (j *Job) sending(ctx context.Context, asOf time.Time, w Work, rows []Row) (
 	}
 	for i := range out {
 		r := &out[i]
-		to := j.passageOf(asOf, w, *r, PassageSending, "")
+		to := j.passageOf(w, *r, PassageSending, "")
 		to.Attempt = attempt + 1
 		ok, err := j.move(ctx, tx, to, r.state, r.attempt)
 		if err != nil {
@@ -96,6 +96,9 @@ func (x *execution) stillDue(ctx context.Context, rows []Row) (int, error) {
 			}
 		}
 		if free, err = x.freeOf(ctx, free); err != nil {
+			return 0, err
+		}
+		if free, _, err = x.gate(ctx, free, newTally()); err != nil {
 			return 0, err
 		}
 		due, err := x.dueRows(ctx, free)
@@ -132,6 +135,9 @@ func (x *execution) notNow(ctx context.Context, w Work, rows []Row) error {
 		if err != nil {
 			return err
 		}
+		if found, _, err = x.gate(ctx, found, newTally()); err != nil {
+			return err
+		}
 		due, err := x.dueRows(ctx, found)
 		if err != nil {
 			return err
@@ -151,7 +157,7 @@ func (x *execution) notNow(ctx context.Context, w Work, rows []Row) error {
 			continue
 		}
 		again = true
-		if _, err := j.move(ctx, x.c, j.passageOf(x.asOf, w, r, PassageUncertain, reasonWithdrawn), r.state, r.attempt); err != nil {
+		if _, err := j.move(ctx, x.c, j.passageOf(w, r, PassageUncertain, reasonWithdrawn), r.state, r.attempt); err != nil {
 			return err
 		}
 	}
@@ -163,13 +169,13 @@ func (x *execution) notNow(ctx context.Context, w Work, rows []Row) error {
 	return ErrNotNow
 }
 
-func (j *Job) passageOf(asOf time.Time, w Work, r Row, state PassageState, detail string) Passage {
-	return Passage{Stage: j.p.StageName(), Row: r.Hash, Due: r.due, State: state, AsOf: asOf, Run: j.run, BatchKey: w.Key, Attempt: r.attempt, Detail: detail}
+func (j *Job) passageOf(w Work, r Row, state PassageState, detail string) Passage {
+	return Passage{Stage: j.p.StageName(), Row: r.Hash, Due: r.due, State: state, AsOf: j.stands, Run: j.run, BatchKey: w.Key, Attempt: r.attempt, Detail: detail}
 }
 
 // Sent records what came of rows. PassageClaimed is for rows that were not taken and are to be sent later. The reason of an
 // uncertain one is put into words that say so. A row that another process took in hand meanwhile is left as that one says.
-func (j *Job) Sent(ctx context.Context, asOf time.Time, w Work, rows []Row, state PassageState, detail string) error {
+func (j *Job) Sent(ctx context.Context, w Work, rows []Row, state PassageState, detail string) error {
 	hook("sent")
 	if state == PassageUncertain {
 		detail = uncertainPrefix + detail
@@ -181,7 +187,7 @@ func (j *Job) Sent(ctx context.Context, asOf time.Time, w Work, rows []Row, stat
 		}
 		defer tx.Rollback()
 		for _, r := range rows {
-			to := j.passageOf(asOf, w, r, state, detail)
+			to := j.passageOf(w, r, state, detail)
 			ok, err := j.move(ctx, tx, to, r.state, r.attempt)
 			if err == nil && !ok && state == PassageDone {
 				// We were taken for dead, and know better.

@@ -42,7 +42,7 @@ func decodeSpan(b []byte) (span, error) {
 // spans reports whether the job pages by spans. Not where rows stay and their keys are asked for anyway; not over partitions: attaching one brings old versions that were not there when
 // the keys were read.
 func (j *Job) spans() bool {
-	return j.db.Engine == Postgres && j.strategy == ByTrigger && !j.t.Partitioned && !j.p.Action.Kind.Tells()
+	return j.db.Engine == Postgres && j.strategy == ByTrigger && !j.t.Partitioned && !j.byRow()
 }
 
 // regclass is the table as an expression.

@@ -21,7 +21,6 @@ func itoa64(n int64) string { return strconv.FormatInt(n, 10) }
 type Values struct {
 	Columns map[string]any // by the name that was asked for: text, whole numbers and booleans; NULL is ""
 	To      []string       // the addresses, as stored; "" for NULL
-	Key     map[string]any // the key, for JSON
 }
 
 // Values reads rows for their messages. One that is not there is nil; columns are by name.
@@ -59,10 +58,7 @@ func (j *Job) Values(ctx context.Context, rows []Row, columns []string) ([]*Valu
 			if !ok {
 				return fmt.Errorf("a row was read under another key than it was asked for by")
 			}
-			v := &Values{Columns: map[string]any{}, Key: map[string]any{}}
-			for n, c := range j.key {
-				v.Key[c.Name] = jsonValue(c, key[n])
-			}
+			v := &Values{Columns: map[string]any{}}
 			for n, c := range shown {
 				v.Columns[columns[n]] = j.inWords(c, texts[n])
 			}
@@ -79,6 +75,15 @@ func (j *Job) Values(ctx context.Context, rows []Row, columns []string) ([]*Valu
 		}
 	}
 	return out, nil
+}
+
+// KeyOf is the key of a row, for JSON: by column, whole numbers as such, bytes in hex, all else as text.
+func (j *Job) KeyOf(r Row) map[string]any {
+	out := map[string]any{}
+	for i, c := range j.key {
+		out[c.Name] = jsonValue(c, r.key[i])
+	}
+	return out
 }
 
 // eachRow reads the key, and more columns as text.
@@ -195,7 +200,6 @@ func (j *Job) inWords(c Column, text sql.NullString) any {
 	return text.String
 }
 
-// jsonValue is a key's value for JSON: whole numbers as such, bytes in hex, all else as text.
 func jsonValue(c Column, v value) any {
 	switch {
 	case v.kind == nullValue:
@@ -210,7 +214,7 @@ func jsonValue(c Column, v value) any {
 
 // untold takes rows out of a page that were told of this due instant, or of which nobody knows.
 func (j *Job) untold(ctx context.Context, b *Batch) (*Batch, error) {
-	if b == nil || len(b.Keys) == 0 {
+	if b == nil || len(b.Keys) == 0 || !j.p.Action.Kind.Tells() {
 		return b, nil
 	}
 	keys, err := decodeTuples(b.Keys)

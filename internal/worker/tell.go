@@ -166,42 +166,41 @@ func (s *sending) all(ctx context.Context, rows []target.Row) error {
 	if s.t.Caller != nil && !s.t.PerRow {
 		return s.together(ctx, rows)
 	}
-	for len(rows) > 0 {
+	for len(rows) > 0 && s.down < enough {
 		part := rows[:min(len(rows), readAhead)]
 		rows = rows[len(part):]
-		values, err := s.w.Job.Values(ctx, part, s.t.columns())
-		if err != nil {
+		if err := s.some(ctx, part); err != nil {
 			return err
-		}
-		for i := range part {
-			if err := s.t.stopped(ctx); err != nil {
-				return err
-			}
-			if values[i] == nil {
-				continue // gone: the next round says so
-			}
-			if s.t.Mailer != nil {
-				err = s.mail(ctx, &part[i], values[i])
-			} else {
-				err = s.request(ctx, part[i:i+1], values[i:i+1])
-			}
-			if err != nil {
-				return err
-			}
-			if s.down >= enough {
-				return nil
-			}
 		}
 	}
 	return nil
 }
 
-// columns are those that the message shows.
-func (t *Telling) columns() []string {
-	if t.Mailer == nil {
-		return nil
+func (s *sending) some(ctx context.Context, rows []target.Row) error {
+	var values []*target.Values
+	if s.t.Mailer != nil {
+		var err error
+		if values, err = s.w.Job.Values(ctx, rows, append(s.t.Subject.Columns(), s.t.Text.Columns()...)); err != nil {
+			return err
+		}
 	}
-	return append(t.Subject.Columns(), t.Text.Columns()...)
+	for i := range rows {
+		err := s.t.stopped(ctx)
+		switch {
+		case err != nil:
+		case s.down >= enough:
+			s.later += len(rows) - i
+			return nil
+		case values == nil:
+			err = s.request(ctx, rows[i:i+1])
+		case values[i] != nil: // else it is gone, and the next round says so
+			err = s.mail(ctx, &rows[i], values[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *sending) mail(ctx context.Context, row *target.Row, v *target.Values) error {
@@ -304,7 +303,7 @@ func (s *sending) record(ctx context.Context, rows []target.Row, state target.Pa
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
-		err := s.w.Job.Sent(ctx, s.w.AsOf, s.work, rows, state, detail)
+		err := s.w.Job.Sent(ctx, s.work, rows, state, detail)
 		if err == nil || !target.Transient(err) || attempt == len(recordWaits) {
 			return err
 		}
@@ -327,35 +326,17 @@ func (s *sending) together(ctx context.Context, rows []target.Row) error {
 	if group == nil {
 		group = rows
 	}
-	values, err := s.w.Job.Values(ctx, group, nil)
-	if err != nil {
-		return err
-	}
-	if group[0].Again {
-		return s.request(ctx, group, values)
-	}
-	var there []target.Row
-	var of []*target.Values
-	for i, v := range values {
-		if v != nil {
-			there, of = append(there, group[i]), append(of, v)
-		}
-	}
-	if len(there) == 0 {
-		return nil
-	}
-	err = s.request(ctx, there, of)
-	return err
+	return s.request(ctx, group)
 }
 
 // request makes one request about the rows, under a key that follows from them.
-func (s *sending) request(ctx context.Context, rows []target.Row, values []*target.Values) error {
+func (s *sending) request(ctx context.Context, rows []target.Row) error {
 	if err := s.w.Job.Sending(ctx, s.w.AsOf, s.work, rows); err != nil {
 		return s.came(ctx, rows, false, err)
 	}
 	r := s.t.Request
 	var err error
-	if r.Body, err = s.body(rows, values); err != nil {
+	if r.Body, err = s.body(rows); err != nil {
 		return err
 	}
 	key := s.w.Job.Token(rows[0])
@@ -395,13 +376,13 @@ type document struct {
 // RowDue is the type of the document that the webhook of a policy gets.
 const RowDue = "row.due"
 
-func (s *sending) body(rows []target.Row, values []*target.Values) ([]byte, error) {
+func (s *sending) body(rows []target.Row) ([]byte, error) {
 	b := callBody{Policy: s.t.Policy, Stage: s.t.Stage, AsOf: s.w.AsOf.UTC(), Run: s.t.Run}
 	if s.t.PerRow {
 		b.Due = rows[0].Due
 	}
-	for i, r := range rows {
-		b.Rows = append(b.Rows, callRow{values[i].Key, r.Due})
+	for _, r := range rows {
+		b.Rows = append(b.Rows, callRow{s.w.Job.KeyOf(r), r.Due})
 	}
 	if s.t.Webhook {
 		return json.Marshal(document{Type: RowDue, Timestamp: s.w.AsOf.UTC(), Data: b})
