@@ -34,6 +34,7 @@ func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, err
 		findings = append(findings, some...)
 		dbs[name] = db
 	}
+	findings = append(findings, c.checkWays(ctx, policies)...)
 	for _, p := range policies {
 		if db := dbs[p.Database]; db != nil {
 			findings = append(findings, c.checkPolicy(ctx, db, p)...)
@@ -152,6 +153,9 @@ func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Polic
 	}
 	found := target.Judge(p, table, db.Described())
 	var findings []api.Finding
+	if err := checkTexts(p, table); err != nil && target.Refused(found) == nil {
+		found = append(found, target.Finding{Level: target.LevelRefuse, Code: "template", Message: strings.TrimPrefix(err.Error(), "policy "+p.Name+": "), Hint: HintOf(err)})
+	}
 	if target.Refused(found) == nil {
 		more, err := c.examine(ctx, db, p, table)
 		found = append(found, more...)
@@ -205,7 +209,10 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 	if err != nil && !errors.Is(err, target.ErrNoTable) {
 		return nil, nil, targetError(p.Database, err)
 	}
-	return db, table, refusal(p, target.Judge(p, table, db.Described()))
+	if err := refusal(p, target.Judge(p, table, db.Described())); err != nil {
+		return db, table, err
+	}
+	return db, table, checkTexts(p, table)
 }
 
 // probe has the database read the policy's own SQL; an error names the setting that it does not accept.

@@ -298,6 +298,10 @@ func (j *poolJobs) policy(r pool.Run) (*policy.Policy, error) {
 			return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 		}
 	}
+	if p.Action.Kind.Tells() {
+		// Its secrets would be taken from this machine, and sent wherever another one says.
+		return nil, fail(KindRefused, "name the database with its url in the file of a service that may send", "policy %s: action %s is not available in a worker pool", p.Name, p.Action.Kind)
+	}
 	if r.Mode != string(p.Mode) {
 		return nil, fmt.Errorf("run %.12s has mode %q, and its policy %q", r.ID, r.Mode, p.Mode)
 	}

@@ -9,7 +9,7 @@ func unbuilt(f *policy.File) error {
 		switch {
 		case len(p.Stages) > 0:
 			what = "stages are"
-		case p.Action.Kind != policy.Delete:
+		case p.Action.Kind != policy.Delete && !p.Action.Kind.Tells():
 			what = "action " + string(p.Action.Kind) + " is"
 		case p.Action.Dependents != nil:
 			what = "dependents are"
