@@ -55,6 +55,7 @@ type Server struct {
 	t        testing.TB
 	mu       sync.Mutex
 	server   *smtp.Server
+	listens  net.Listener
 	conns    map[net.Conn]bool
 	accepted []Message
 	opened   int
@@ -89,7 +90,7 @@ func (s *Server) Run() {
 	srv.MaxRecipients, srv.EnableSMTPUTF8, srv.TLSConfig = 50, false, s.TLS
 	srv.ErrorLog = quiet{}
 	s.mu.Lock()
-	s.Addr, s.server, s.conns, s.closed = l.Addr().String(), srv, map[net.Conn]bool{}, make(chan struct{})
+	s.Addr, s.server, s.listens, s.conns, s.closed = l.Addr().String(), srv, l, map[net.Conn]bool{}, make(chan struct{})
 	s.mu.Unlock()
 	go srv.Serve(listener{l, s})
 }
@@ -108,9 +109,13 @@ func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err == nil {
 		l.s.mu.Lock()
+		defer l.s.mu.Unlock()
+		if l.s.conns == nil { // killed meanwhile
+			reset(c)
+			return c, nil
+		}
 		l.s.conns[c] = true
 		l.s.opened++
-		l.s.mu.Unlock()
 	}
 	return c, err
 }
@@ -129,6 +134,7 @@ func (s *Server) Kill() {
 		reset(c)
 	}
 	if srv != nil {
+		s.listens.Close()
 		srv.Close()
 	}
 }
