@@ -37,7 +37,7 @@ func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, err
 	findings = append(findings, c.checkWays(ctx, policies)...)
 	for _, p := range policies {
 		if db := dbs[p.Database]; db != nil {
-			findings = append(findings, c.checkPolicy(ctx, db, p)...)
+			findings = append(findings, c.checkStages(ctx, db, p)...)
 		}
 	}
 	return findings, ctx.Err()
@@ -141,7 +141,23 @@ func describe(s target.Server) string {
 	return words
 }
 
-// checkPolicy holds a policy against its live table.
+// checkStages holds each stage of a policy against its live table. What is true of several is said once.
+func (c *Curfew) checkStages(ctx context.Context, db *target.DB, p *policy.Policy) []api.Finding {
+	var findings []api.Finding
+	for _, q := range stages(p) {
+		for _, f := range c.checkPolicy(ctx, db, q) {
+			if f.Code == "schedule" && q.StageName() != "" {
+				f.Message = "stage " + q.StageName() + ": " + f.Message
+			}
+			if !slices.Contains(findings, f) {
+				findings = append(findings, f)
+			}
+		}
+	}
+	return findings
+}
+
+// checkPolicy holds a policy, or one stage of it, against its live table.
 func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Policy) []api.Finding {
 	wire := func(f api.Finding) api.Finding {
 		f.Policy, f.Database = p.Name, p.Database

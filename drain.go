@@ -50,7 +50,7 @@ func (c *Curfew) bind(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*w
 		return nil, err
 	}
 	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: run.AsOf, Cutoff: run.Cutoff,
-		Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
+		Live: live(run), Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
 	if err != nil {
 		return nil, &Error{Kind: KindRefused, Err: err, Hint: "curfew check " + p.Name + " says more"}
 	}
@@ -70,8 +70,15 @@ func (c *Curfew) storedPolicy(ctx context.Context, l *ledger.Ledger, run ledger.
 	if err != nil {
 		return nil, fmt.Errorf("the policy stored with run %.12s: %w", run.ID, err)
 	}
-	return p, nil
+	q, ok := p.Narrow(run.Stage)
+	if !ok {
+		return nil, fmt.Errorf("the policy stored with run %.12s has no stage %q", run.ID, run.Stage)
+	}
+	return q, nil
 }
+
+// live reports whether a schedule chose the as_of of a run, and not a person.
+func live(run ledger.Run) bool { return run.Cause == "schedule" || run.Cause == "catch_up" }
 
 // executor executes batches; without waits somebody else brings back what fails for now. Closing stop ends the waiting.
 func (w *work) executor(waits []time.Duration, stop <-chan struct{}) executor {
@@ -216,7 +223,7 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		return run, nil
 	}
 	kind, detail := KindFailed, err.Error()
-	hint := "curfew run " + run.Policy + " goes on where it stopped"
+	hint := runWords(run.Policy, run.Stage) + " goes on where it stopped"
 	switch {
 	case errors.Is(err, dispatch.ErrInterrupted), errors.Is(err, context.Canceled):
 		kind, detail, err = KindInterrupted, "", fmt.Errorf("run %.12s was interrupted after %d rows", run.ID, run.Planned)

@@ -185,16 +185,15 @@ func sampleOf(c target.Column) any {
 func (c *Curfew) checkWays(ctx context.Context, policies []*policy.Policy) []api.Finding {
 	var findings []api.Finding
 	letters := false
-	for _, p := range policies {
-		for _, stage := range p.StageNames() {
-			q, _ := p.Narrow(stage)
-			if !q.Action.Kind.Tells() {
-				continue
-			}
-			letters = letters || q.Action.Message != nil && q.Action.Message.Webhook == nil
-			if _, err := c.telling(q, ledger.Run{Mode: string(policy.Enforce)}); err != nil {
-				f := findingOf(err, "telling")
-				f.Policy = p.Name
+	for _, p := range stagesOf(policies) {
+		if !p.Action.Kind.Tells() {
+			continue
+		}
+		letters = letters || p.Action.Message != nil && p.Action.Message.Webhook == nil
+		if _, err := c.telling(p, ledger.Run{Mode: string(policy.Enforce)}); err != nil {
+			f := findingOf(err, "telling")
+			f.Policy = p.Name
+			if !slices.Contains(findings, f) {
 				findings = append(findings, f)
 			}
 		}

@@ -4,11 +4,9 @@ import "curfew.dev/curfew/policy"
 
 // unbuilt refuses what the file can say and this version cannot do: to accept and ignore it would promise what nobody keeps.
 func unbuilt(f *policy.File) error {
-	for _, p := range f.Policies {
+	for _, p := range stagesOf(f.Policies) {
 		what := ""
 		switch {
-		case len(p.Stages) > 0:
-			what = "stages are"
 		case p.Action.Kind != policy.Delete && !p.Action.Kind.Tells():
 			what = "action " + string(p.Action.Kind) + " is"
 		case p.Action.Dependents != nil:
@@ -20,7 +18,7 @@ func unbuilt(f *policy.File) error {
 		default:
 			continue
 		}
-		return fail(KindConfig, "remove it; a setting that is ignored would promise what nobody keeps", "policy %s: %s not available in this version of curfew", p.Name, what)
+		return fail(KindConfig, "remove it; a setting that is ignored would promise what nobody keeps", "policy %s: %s not available in this version of curfew", stageWords(p), what)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ const (
 	TurnLater  Turn = "later"  // the stage counts from an earlier one that came late
 	TurnOrder  Turn = "order"  // an earlier stage has not been passed
 	TurnNotice Turn = "notice" // min_notice: nobody was told, or not long enough ago
+	TurnOver   Turn = "over"   // a reminder of what has come, or for which a nearer one is due
 )
 
 // Waits reports whether the row is somebody's concern: it is due, and what
@@ -55,6 +56,10 @@ func (j Judgement) Why() string {
 		return fmt.Sprintf("stage %s came late, and this one counts from it: not before %s", j.Stage, stamp)
 	case j.Turn == TurnOrder:
 		return "it has not passed stage " + j.Stage + ", which comes before"
+	case j.Turn == TurnOver && j.Stage == "":
+		return "its due instant has come"
+	case j.Turn == TurnOver:
+		return "reminder " + j.Stage + " is nearer to its due instant"
 	case j.Turn == TurnNotice && j.Stage == "":
 		return "min_notice: no stage before this one has given notice for this due instant"
 	case j.Turn == TurnNotice:
@@ -77,6 +82,12 @@ func (p *Policy) Judge(due int64, passed []Passed, asOf time.Time) Judgement {
 	}
 	if _, ok := p.valid(p.stage, due, passed); ok {
 		return Judgement{Turn: TurnPassed, Stage: p.stage.Name}
+	}
+	if p.stage.At.Before {
+		next := p.after()
+		if at, ok := next.StageOf(due); due == AlwaysDue || ok && (at.Before(asOf) || p.AtCutoff == DueAtCutoff && at.Equal(asOf)) {
+			return Judgement{Turn: TurnOver, Stage: next.stage.Name}
+		}
 	}
 	later := Judgement{Turn: TurnNow}
 	for _, e := range p.Earlier() {

@@ -114,6 +114,7 @@ type execution struct {
 	// holds narrow every statement to rows that no legal hold names; nil when there is none for this table.
 	holds  []heldCondition
 	ruled  map[string]ruling // of a stage: the rows it acts on, by key
+	stands time.Time         // and as of when it is recorded
 	points int               // numbers the savepoints
 	waits  int               // lock timeouts met so far
 }
@@ -170,6 +171,9 @@ func (x *execution) open(ctx context.Context, w Work) (*Result, error) {
 		return nil, err
 	}
 	if err := x.shareHolds(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.stand(ctx); err != nil {
 		return nil, err
 	}
 	done, err := x.claim(ctx, w)

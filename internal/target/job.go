@@ -20,9 +20,9 @@ type JobOptions struct {
 	Table  *Table
 	AsOf   time.Time
 	Cutoff time.Time
-	// Stands, when it is set, is the as_of that a stage is recorded with: of a run that makes up for missed ones, when it was
-	// accepted. What counts from a stage must not have passed before the stage came.
-	Stands time.Time
+	// Live says that nobody chose the as_of: a run whose instant has long passed, because it makes up for missed ones or was
+	// interrupted, records its stage as passed when it was, so that what counts from the stage is not due at once.
+	Live   bool
 	Shadow bool
 	Run    string // run id; names the receipts
 	Keys   *keyring.Keyring
@@ -45,7 +45,7 @@ type Job struct {
 	floor    *bound // implausible_before
 	reached  *bound // of a reminder: rows before it are a nearer stage's
 	asOf     time.Time
-	stands   time.Time
+	live     bool
 	strategy Strategy
 	blocks   atomic.Int64 // ByPlace: how many blocks the next page looks at
 	// careful is set when one statement would not be safe: the policy's own SQL reads other tables, or rows that go along
@@ -81,9 +81,9 @@ func (j *Job) readsOthers() bool {
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {
 	d := dialectFor(db.server)
-	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, asOf: o.AsOf, stands: o.AsOf}
-	if o.Stands.After(o.AsOf) {
-		j.stands = o.Stands
+	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, asOf: o.AsOf, live: o.Live}
+	if o.Cutoff.After(o.AsOf) && o.Policy.Action.Kind != policy.Notify {
+		return nil, fmt.Errorf("the cutoff %s is after as_of %s, and only notify may come before the due instant", o.Cutoff.Format(time.RFC3339), o.AsOf.Format(time.RFC3339))
 	}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)

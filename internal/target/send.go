@@ -45,6 +45,9 @@ func (j *Job) sending(ctx context.Context, asOf time.Time, w Work, rows []Row) (
 	if err := x.shareHolds(ctx); err != nil {
 		return nil, err
 	}
+	if err := x.stand(ctx); err != nil {
+		return nil, err
+	}
 	if x.holds, err = x.readHolds(ctx); err != nil {
 		return nil, err
 	}
@@ -62,7 +65,7 @@ func (j *Job) sending(ctx context.Context, asOf time.Time, w Work, rows []Row) (
 	}
 	for i := range out {
 		r := &out[i]
-		to := j.passageOf(w, *r, PassageSending, "")
+		to := x.passageOf(w, *r, PassageSending, "")
 		to.Attempt = attempt + 1
 		ok, err := j.move(ctx, tx, to, r.state, r.attempt)
 		if err != nil {
@@ -157,7 +160,7 @@ func (x *execution) notNow(ctx context.Context, w Work, rows []Row) error {
 			continue
 		}
 		again = true
-		if _, err := j.move(ctx, x.c, j.passageOf(w, r, PassageUncertain, reasonWithdrawn), r.state, r.attempt); err != nil {
+		if _, err := j.move(ctx, x.c, x.passageOf(w, r, PassageUncertain, reasonWithdrawn), r.state, r.attempt); err != nil {
 			return err
 		}
 	}
@@ -169,8 +172,8 @@ func (x *execution) notNow(ctx context.Context, w Work, rows []Row) error {
 	return ErrNotNow
 }
 
-func (j *Job) passageOf(w Work, r Row, state PassageState, detail string) Passage {
-	return Passage{Stage: j.p.StageName(), Row: r.Hash, Due: r.due, State: state, AsOf: j.stands, Run: j.run, BatchKey: w.Key, Attempt: r.attempt, Detail: detail}
+func (x *execution) passageOf(w Work, r Row, state PassageState, detail string) Passage {
+	return Passage{Stage: x.j.p.StageName(), Row: r.Hash, Due: r.due, State: state, AsOf: x.stands, Run: x.j.run, BatchKey: w.Key, Attempt: r.attempt, Detail: detail}
 }
 
 // Sent records what came of rows. PassageClaimed is for rows that were not taken and are to be sent later. The reason of an
@@ -186,8 +189,12 @@ func (j *Job) Sent(ctx context.Context, w Work, rows []Row, state PassageState, 
 			return err
 		}
 		defer tx.Rollback()
+		x := &execution{j: j, c: tx}
+		if err := x.stand(ctx); err != nil {
+			return err
+		}
 		for _, r := range rows {
-			to := j.passageOf(w, r, state, detail)
+			to := x.passageOf(w, r, state, detail)
 			ok, err := j.move(ctx, tx, to, r.state, r.attempt)
 			if err == nil && !ok && state == PassageDone {
 				// We were taken for dead, and know better.

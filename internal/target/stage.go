@@ -22,7 +22,7 @@ func (j *Job) bindStage(step time.Duration) {
 		return
 	}
 	j.careful = true
-	floor, ok := j.p.Floor(j.stands)
+	floor, ok := j.p.Floor(j.asOf)
 	if !ok {
 		return
 	}
@@ -60,13 +60,17 @@ func (x *execution) rulings(ctx context.Context, keys []tuple) ([]ruling, error)
 	out := make([]ruling, len(rows))
 	for i, r := range rows {
 		ps := have[hashes[i]]
-		out[i] = ruling{r, hashes[i], ps, j.p.Judge(r.due, done(ps), j.asOf)}
+		at := j.asOf
+		if j.staged() && j.p.Stage().At.Before && x.stands.After(at) { // it would go out now
+			at = x.stands
+		}
+		out[i] = ruling{r, hashes[i], ps, j.p.Judge(r.due, Done(ps), at)}
 	}
 	return out, nil
 }
 
-// done are the passages that count.
-func done(ps []Passage) []policy.Passed {
+// Done are the passages that count.
+func Done(ps []Passage) []policy.Passed {
 	var out []policy.Passed
 	for _, p := range ps {
 		if p.State == PassageDone {
@@ -161,7 +165,7 @@ func (x *execution) pass(ctx context.Context, w Work, t *tally) error {
 	var ps []Passage
 	for _, k := range acted {
 		if r, ok := x.ruled[k.id()]; ok {
-			ps = append(ps, j.passage(r.row, r.due, PassageDone, w))
+			ps = append(ps, x.passage(r.row, r.due, PassageDone, w))
 		}
 	}
 	taken, err := j.record(ctx, x.c, ps)
@@ -173,7 +177,7 @@ func (x *execution) pass(ctx context.Context, w Work, t *tally) error {
 			// The row was ours and had not passed: nobody else could have recorded it. Rather nothing is done.
 			return errRecorded
 		}
-		ok, err := j.move(ctx, x.c, j.passage(p.Row, p.Due, PassageDone, w), p.State, p.Attempt)
+		ok, err := j.move(ctx, x.c, x.passage(p.Row, p.Due, PassageDone, w), p.State, p.Attempt)
 		if err != nil {
 			return err
 		}
@@ -186,6 +190,22 @@ func (x *execution) pass(ctx context.Context, w Work, t *tally) error {
 }
 
 // passage is the record that a batch makes of a row in this stage.
-func (j *Job) passage(row [16]byte, due int64, state PassageState, w Work) Passage {
-	return Passage{Stage: j.p.StageName(), Row: row, Due: due, State: state, AsOf: j.stands, Run: j.run, BatchKey: w.Key, Attempt: 1}
+func (x *execution) passage(row [16]byte, due int64, state PassageState, w Work) Passage {
+	return Passage{Stage: x.j.p.StageName(), Row: row, Due: due, State: state, AsOf: x.stands, Run: x.j.run, BatchKey: w.Key, Attempt: 1}
+}
+
+// lateFor is how late a run may be at work and still count as on time: as late as it may start, unless its schedule says more.
+const lateFor = time.Hour
+
+// stand finds out as of when this batch's stage is recorded.
+func (x *execution) stand(ctx context.Context) error {
+	x.stands = x.j.asOf
+	if !x.j.staged() || !x.j.live {
+		return nil
+	}
+	now, err := x.j.db.clockIn(ctx, x.c)
+	if err == nil && now.Sub(x.stands) > lateFor {
+		x.stands = now
+	}
+	return err
 }

@@ -179,7 +179,7 @@ func (j *Job) actByHand(ctx context.Context, w Work) (*Result, error) {
 		var ps []Passage
 		for _, k := range free {
 			r := x.ruled[k.id()]
-			ps = append(ps, j.passage(r.row, r.due, PassageDone, w))
+			ps = append(ps, x.passage(r.row, r.due, PassageDone, w))
 		}
 		if _, err := j.record(ctx, tx, ps); err != nil {
 			return nil, err
@@ -457,26 +457,42 @@ func (l *stageLab) passagesOf(j *Job) (out []Passage) {
 	return out
 }
 
-// A run that makes up for missed ones stands for an instant that has long passed; what it does counts from when it came.
+// A run that makes up for missed ones, or was interrupted, stands for an instant that has long passed; what it does counts from
+// when it came. The one that somebody gave an as_of stands for that.
 func TestStageCaughtUp(t *testing.T) {
-	l := newLab(t, SQLite).trials(nil)
-	l.org(1, begun)
-	j := l.job("pause", begun.Add(time.Hour))
-	j.stands = begun.Add(20 * day)
-	l.want("pause", l.finish(j, nil), "1 set")
-	l.want("teardown", l.do("teardown", begun.Add(21*day)), "")
-	l.want("teardown", l.do("teardown", begun.Add(34*day)), "1 deleted")
-	l.org(2, begun.Add(50*day))
-	p, _ := l.p.Narrow("remind")
-	tab, err := l.db.Inspect(t.Context(), "org")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := begun.Add(49 * day)
-	if j, err = NewJob(l.db, JobOptions{Policy: p, Table: tab, AsOf: at, Cutoff: p.Cutoff(at), Stands: begun.Add(51 * day), Run: "late", Keys: l.keys}); err != nil {
-		t.Fatal(err)
-	}
-	l.want("a reminder of what is over", l.finish(j, nil), "")
+	onEach(t, func(lab *lab) {
+		l := lab.trials(nil)
+		now, err := l.db.Now(t.Context())
+		if err != nil {
+			l.Fatal(err)
+		}
+		ends := now.Add(-20 * day).Truncate(time.Hour)
+		l.org(1, ends)
+		j := l.job("pause", ends.Add(time.Hour))
+		j.live = true
+		l.want("pause", l.finish(j, nil), "1 set")
+		l.want("teardown", l.do("teardown", now), "")
+		l.want("teardown", l.do("teardown", now.Add(14*day-time.Second)), "")
+		l.want("teardown", l.do("teardown", now.Add(14*day+time.Minute)), "1 deleted")
+		l.org(2, ends)
+		l.want("pause by hand", l.do("pause", ends.Add(time.Hour)), "1 set")
+		l.want("teardown", l.do("teardown", ends.Add(14*day+time.Hour)), "1 deleted")
+		l.org(3, now.Add(-day))
+		j = l.job("remind", now.Add(-2*day))
+		j.live = true
+		l.want("a reminder of what is over", l.finish(j, nil), "1 no_longer_due")
+		l.exec("DELETE FROM org WHERE id = 3")
+		l.org(4, now.Add(day))
+		j = l.job("week", now.Add(-3*day))
+		j.live = true
+		l.want("a reminder when a nearer one is due", l.finish(j, nil), "1 no_longer_due")
+		j = l.job("remind", now.Add(-59*time.Minute)) // no later than a run may start
+		j.live = true
+		l.want("a reminder in time", l.finish(j, nil), "1 notified")
+		if p := l.read(j, l.passagesOf(j)...); len(p) != 1 || !p[0].AsOf.Equal(j.asOf) {
+			l.Errorf("recorded %+v", p)
+		}
+	})
 }
 
 // A crash at any point of the batch leaves it done with its passage, or undone without.

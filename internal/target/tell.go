@@ -185,7 +185,7 @@ func (t *telling) settled(ctx context.Context, k tuple, order int, ps []Passage,
 			}
 			// Nobody can be at it any more. It is this batch's from now on, also when another run began it and will not end it.
 			from, repeat := *p, t.j.repeatable() && (ours || !t.j.perBatch())
-			p.State, p.Detail, p.Run, p.BatchKey, p.AsOf = PassageUncertain, reasonNoAnswer, t.j.run, t.w.Key, t.j.stands
+			p.State, p.Detail, p.Run, p.BatchKey, p.AsOf = PassageUncertain, reasonNoAnswer, t.j.run, t.w.Key, t.stands
 			if !repeat {
 				p.Detail = reasonNoAnswer + ", and it is not sent again"
 			}
@@ -291,7 +291,7 @@ func keysOf(rows []dueRow) []tuple {
 // claim makes a row that is due this batch's to tell, and returns its passage; one with attempt -1 is to be recorded. It is nil when
 // the row has its outcome.
 func (t *telling) claim(ctx context.Context, d dueRow, ps []Passage) (*Passage, error) {
-	to := Passage{Stage: t.j.p.StageName(), Row: t.j.rowHash(d.key), Due: d.due, State: PassageClaimed, AsOf: t.j.stands, Run: t.j.run, BatchKey: t.w.Key, Attempt: -1}
+	to := Passage{Stage: t.j.p.StageName(), Row: t.j.rowHash(d.key), Due: d.due, State: PassageClaimed, AsOf: t.stands, Run: t.j.run, BatchKey: t.w.Key, Attempt: -1}
 	i := slices.IndexFunc(ps, to.same)
 	if i < 0 {
 		if t.o.GiveUp == nil {
