@@ -34,9 +34,10 @@ func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, err
 		findings = append(findings, some...)
 		dbs[name] = db
 	}
+	findings = append(findings, c.checkWays(ctx, policies)...)
 	for _, p := range policies {
 		if db := dbs[p.Database]; db != nil {
-			findings = append(findings, c.checkPolicy(ctx, db, p)...)
+			findings = append(findings, c.checkStages(ctx, db, p)...)
 		}
 	}
 	return findings, ctx.Err()
@@ -104,6 +105,9 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 	case errors.Is(err, target.ErrNotInstalled):
 		add(api.Finding{Level: level, Code: "not_installed", Message: "curfew's own tables are not there",
 			Hint: "run curfew install " + name + " once (--print shows what it would do)"})
+	case errors.Is(err, target.ErrOldLayout):
+		add(api.Finding{Level: level, Code: "old_layout", Message: err.Error(),
+			Hint: "run curfew install " + name + " once more: it adds what is missing (--print shows what it would do)"})
 	case err != nil:
 		add(findingOf(targetError("", err), "installation"))
 	default:
@@ -137,7 +141,23 @@ func describe(s target.Server) string {
 	return words
 }
 
-// checkPolicy holds a policy against its live table.
+// checkStages holds each stage of a policy against its live table. What is true of several is said once.
+func (c *Curfew) checkStages(ctx context.Context, db *target.DB, p *policy.Policy) []api.Finding {
+	var findings []api.Finding
+	for _, q := range stages(p) {
+		for _, f := range c.checkPolicy(ctx, db, q) {
+			if f.Code == "schedule" && q.StageName() != "" {
+				f.Message = "stage " + q.StageName() + ": " + f.Message
+			}
+			if !slices.Contains(findings, f) {
+				findings = append(findings, f)
+			}
+		}
+	}
+	return findings
+}
+
+// checkPolicy holds a policy, or one stage of it, against its live table.
 func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Policy) []api.Finding {
 	wire := func(f api.Finding) api.Finding {
 		f.Policy, f.Database = p.Name, p.Database
@@ -149,6 +169,9 @@ func (c *Curfew) checkPolicy(ctx context.Context, db *target.DB, p *policy.Polic
 	}
 	found := target.Judge(p, table, db.Described())
 	var findings []api.Finding
+	if err := checkTexts(p, table); err != nil && target.Refused(found) == nil {
+		found = append(found, target.Finding{Level: target.LevelRefuse, Code: "template", Message: strings.TrimPrefix(err.Error(), "policy "+p.Name+": "), Hint: HintOf(err)})
+	}
 	if target.Refused(found) == nil {
 		more, err := c.examine(ctx, db, p, table)
 		found = append(found, more...)
@@ -207,7 +230,10 @@ func (c *Curfew) look(ctx context.Context, p *policy.Policy) (*target.DB, *targe
 	if err != nil && !errors.Is(err, target.ErrNoTable) {
 		return nil, nil, targetError(p.Database, err)
 	}
-	return db, table, refusal(p, target.Judge(p, table, db.Described()))
+	if err := refusal(p, target.Judge(p, table, db.Described())); err != nil {
+		return db, table, err
+	}
+	return db, table, checkTexts(p, table)
 }
 
 // probe has the database read the policy's own SQL, and look at what its action needs; an error names what it does not accept.

@@ -18,7 +18,7 @@ const modulePath = "curfew.dev/curfew"
 
 // mayImport is the architecture: which of our packages each of our packages may
 // import, by directory, "" being the root. A package's tests may import the same,
-// internal/dbtest, and what testsMayImport says. Leaves import nothing of ours.
+// internal/dbtest, internal/mailtest, and what testsMayImport says. Leaves import nothing of ours.
 //
 // A new package gets a line here; think twice before a line gets longer.
 var mayImport = map[string][]string{
@@ -31,24 +31,26 @@ var mayImport = map[string][]string{
 	"internal/keyring": {},
 	"internal/riverq":  {},
 	"internal/demo":    {},
+	"internal/deliver": {},
 
 	"internal/ledger":   {"internal/hold"},
 	"internal/target":   {"policy", "internal/hold", "internal/keyring"},
 	"internal/dispatch": {"policy", "schedule", "internal/ledger"},
-	"internal/worker":   {"policy", "task", "audit", "internal/hold", "internal/target", "internal/ledger"},
-	"internal/alert":    {"internal/ledger"},
+	"internal/worker":   {"policy", "task", "audit", "internal/hold", "internal/target", "internal/ledger", "internal/deliver"},
+	"internal/alert":    {"internal/ledger", "internal/deliver"},
 	"internal/pool":     {"api", "internal/dispatch", "internal/ledger"},
 	"internal/web":      {"api", "audit", "policy", "internal/hold", "internal/dispatch", "internal/ledger"},
 
 	// The hub wires them all together, and only it.
 	"": {
 		"policy", "schedule", "task", "audit", "api", "internal/hold", "internal/keyring", "internal/riverq",
-		"internal/ledger", "internal/target", "internal/dispatch", "internal/worker", "internal/alert", "internal/web", "internal/pool",
+		"internal/ledger", "internal/target", "internal/dispatch", "internal/worker", "internal/alert", "internal/web", "internal/pool", "internal/deliver",
 	},
 	"cmd/curfew": {"", "api", "internal/demo"}, // the demo brings its own library
 
 	"internal/bench":     {}, // it measures the program from outside
 	"internal/dbtest":    {},
+	"internal/mailtest":  {},
 	"scripts/testreport": {},
 
 	// What an outside program could import, and what the examples have in common.
@@ -58,7 +60,8 @@ var mayImport = map[string][]string{
 
 // testsMayImport is what a package's tests may import on top.
 var testsMayImport = map[string][]string{
-	"cmd/curfew": {"internal/dispatch", "internal/target"}, // to stop the real program at the points that they name
+	"internal/worker": {"internal/keyring"},
+	"cmd/curfew":      {"internal/dispatch", "internal/target"}, // to stop the real program at the points that they name
 }
 
 // confined names dependencies that only some packages may know, by import path
@@ -73,16 +76,20 @@ var confined = []struct {
 	{"github.com/pressly/goose/", []string{"internal/ledger"}, false},
 	{"github.com/goccy/go-yaml", []string{"policy"}, true},
 
+	{"github.com/wneessen/", []string{"internal/deliver"}, false},
+
 	// The databases' drivers.
 	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
 	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
 	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
 
 	// What only tests need does not go into the binary.
-	{"testing", []string{"internal/dbtest"}, true},
+	{"testing", []string{"internal/dbtest", "internal/mailtest"}, true},
 	{modulePath + "/internal/dbtest", nil, true},
+	{modulePath + "/internal/mailtest", nil, true},
 	{"github.com/google/go-cmp/", nil, true},
 	{"github.com/rogpeppe/go-internal/", nil, true},
+	{"github.com/emersion/", []string{"internal/mailtest"}, true},
 	{"go.uber.org/goleak", nil, true},
 	{"pgregory.net/rapid", nil, true},
 }
@@ -182,7 +189,7 @@ func forbidden(dir, imported string, test bool) string {
 		}
 		return fmt.Sprintf("imports %s, which only %s may", imported, strings.Join(c.in, ", "))
 	}
-	if !hasPathPrefix(imported, modulePath) || imported == modulePath+"/internal/dbtest" {
+	if !hasPathPrefix(imported, modulePath) || imported == modulePath+"/internal/dbtest" || imported == modulePath+"/internal/mailtest" {
 		return ""
 	}
 	to := strings.TrimPrefix(strings.TrimPrefix(imported, modulePath), "/")

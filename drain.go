@@ -26,6 +26,7 @@ type work struct {
 	p    *policy.Policy
 	job  *target.Job // nil when a pool does the work
 	keys *keyring.Keyring
+	tell *worker.Telling // for an action that is done outside of the database
 
 	remote  *pool.Remote // nil when this process does the work
 	retried func()       // counts batches that the pool tries again; may be nil
@@ -49,11 +50,15 @@ func (c *Curfew) bind(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*w
 		return nil, err
 	}
 	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: run.AsOf, Cutoff: run.Cutoff,
-		Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
+		Live: live(run), Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
 	if err != nil {
 		return nil, &Error{Kind: KindRefused, Err: err, Hint: "curfew check " + p.Name + " says more"}
 	}
-	return &work{c: c, l: l, run: run, p: p, job: job, keys: keys}, nil
+	tell, err := c.telling(p, run)
+	if err != nil {
+		return nil, err
+	}
+	return &work{c: c, l: l, run: run, p: p, job: job, keys: keys, tell: tell}, nil
 }
 
 func (c *Curfew) storedPolicy(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*policy.Policy, error) {
@@ -65,11 +70,19 @@ func (c *Curfew) storedPolicy(ctx context.Context, l *ledger.Ledger, run ledger.
 	if err != nil {
 		return nil, fmt.Errorf("the policy stored with run %.12s: %w", run.ID, err)
 	}
-	return p, nil
+	q, ok := p.Narrow(run.Stage)
+	if !ok {
+		return nil, fmt.Errorf("the policy stored with run %.12s has no stage %q", run.ID, run.Stage)
+	}
+	return q, nil
 }
 
-func (w *work) executor(waits []time.Duration) executor {
-	return executor{&worker.Worker{Job: w.job, AsOf: w.run.AsOf, KeyID: w.keys.ID(), Waits: waits, Logger: w.c.log}}
+// live reports whether a schedule chose the as_of of a run, and not a person.
+func live(run ledger.Run) bool { return run.Cause == "schedule" || run.Cause == "catch_up" }
+
+// executor executes batches; without waits somebody else brings back what fails for now. Closing stop ends the waiting.
+func (w *work) executor(waits []time.Duration, stop <-chan struct{}) executor {
+	return executor{&worker.Worker{Job: w.job, AsOf: w.run.AsOf, KeyID: w.keys.ID(), Waits: waits, Logger: w.c.log, Tell: w.tellOptions(waits, stop)}}
 }
 
 // options are those of a drain in this process.
@@ -77,7 +90,7 @@ func (w *work) options() dispatch.Options {
 	if w.remote != nil {
 		return w.remoteOptions()
 	}
-	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log, Worker: w.executor(shortWaits)}
+	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: batchOf(w.p), Logger: w.c.log, Worker: w.executor(shortWaits, nil)}
 }
 
 // drain works on an open run in the foreground.
@@ -91,6 +104,9 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 	}
 	o := w.options()
 	o.Stop = req.Stop
+	if w.remote == nil {
+		o.Worker = w.executor(shortWaits, req.Stop)
+	}
 	if req.Progress != nil {
 		estimate := func(int64) int64 { return -1 }
 		if w.job != nil {
@@ -207,7 +223,7 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		return run, nil
 	}
 	kind, detail := KindFailed, err.Error()
-	hint := "curfew run " + run.Policy + " goes on where it stopped"
+	hint := runWords(run.Policy, run.Stage) + " goes on where it stopped"
 	switch {
 	case errors.Is(err, dispatch.ErrInterrupted), errors.Is(err, context.Canceled):
 		kind, detail, err = KindInterrupted, "", fmt.Errorf("run %.12s was interrupted after %d rows", run.ID, run.Planned)
@@ -294,7 +310,8 @@ func (p pager) Split(_ context.Context, handedOn []byte, rows int) ([]dispatch.B
 type executor struct{ w *worker.Worker }
 
 func (e executor) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
-	return done(e.w.Execute(ctx, asWork(b)))
+	res, err := e.w.Execute(ctx, asWork(b))
+	return done(res, stopped(err, dispatch.ErrInterrupted))
 }
 
 func asWork(b dispatch.Batch) target.Work {

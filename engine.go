@@ -234,9 +234,9 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	if err != nil {
 		return e.failed(ctx, run, &dispatch.StopError{Why: "sealed_otherwise", Err: err}, last)
 	}
-	done, err := w.executor(nil).Execute(ctx, batch)
+	done, err := w.executor(nil, nil).Execute(ctx, batch)
 	if err != nil && last && ctx.Err() == nil && !errors.As(err, new(*dispatch.StopError)) {
-		done, err = w.executor(nil).giveUp(ctx, batch, err)
+		done, err = w.executor(nil, nil).giveUp(ctx, batch, err)
 	}
 	if err != nil {
 		return e.failed(ctx, run, err, last)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +14,44 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Explain says of one row whether it is due, and why. The key's values are given in the order of the policy's key.
+// Explain says of one row whether it is due, and why. The key's values are given in the order of the policy's key. Of a policy with
+// stages it explains the one that comes next.
 func (c *Curfew) Explain(ctx context.Context, name string, key []string) (api.Explanation, error) {
+	return c.ExplainStage(ctx, name, "", key)
+}
+
+// ExplainStage explains one row for one stage; "" is the one that comes next.
+func (c *Curfew) ExplainStage(ctx context.Context, name, stage string, key []string) (api.Explanation, error) {
 	p, err := c.policy(name)
 	if err != nil {
 		return api.Explanation{}, err
 	}
+	all := stages(p)
+	if stage != "" {
+		q, err := narrow(p, stage, "--stage")
+		if err != nil {
+			return api.Explanation{}, err
+		}
+		return c.explain(ctx, q, key)
+	}
+	// The last stage is asked first, whatever it says: what is recorded of the row is the same for all, and tells which comes next.
+	e, err := c.explain(ctx, all[len(all)-1], key)
+	if err != nil || len(all) == 1 {
+		return e, err
+	}
+	for _, s := range e.Stages {
+		if s.State != api.StagePassed && s.State != api.StageOver && s.Stage != e.Stage {
+			i := slices.IndexFunc(all, func(q *policy.Policy) bool { return q.StageName() == s.Stage })
+			return c.explain(ctx, all[i], key)
+		}
+		if s.Stage == e.Stage {
+			break
+		}
+	}
+	return e, nil
+}
+
+func (c *Curfew) explain(ctx context.Context, p *policy.Policy, key []string) (api.Explanation, error) {
 	keys, err := c.keys()
 	if err != nil {
 		return api.Explanation{}, err
@@ -31,7 +64,7 @@ func (c *Curfew) Explain(ctx context.Context, name string, key []string) (api.Ex
 	if err != nil {
 		return api.Explanation{}, err
 	}
-	e := api.Explanation{Policy: p.Name, AsOf: asOf, Cutoff: p.Cutoff(asOf)}
+	e := api.Explanation{Policy: p.Name, Stage: p.StageName(), AsOf: asOf, Cutoff: p.Cutoff(asOf)}
 	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: asOf, Cutoff: e.Cutoff, Keys: keys, Logger: c.log})
 	if err != nil {
 		return api.Explanation{}, &Error{Kind: KindRefused, Err: err}
@@ -48,6 +81,7 @@ func (c *Curfew) Explain(ctx context.Context, name string, key []string) (api.Ex
 	if f := a.Fate; f != nil {
 		e.DeletedAt, e.DeletedBy = &f.At, f.Run
 	}
+	e.Stages = explainStages(p, a, asOf)
 	e.Conditions, e.Verdict = explainWords(p, e, a)
 	return e, nil
 }
@@ -72,6 +106,52 @@ func guardInWords(p *policy.Policy, a *target.Answers) string {
 		return chosenInWords(a.Choice)
 	}
 	return "the policy's unless keeps it"
+}
+
+// explainStages says of each stage of a policy what the row has to do with it.
+func explainStages(p *policy.Policy, a *target.Answers, asOf time.Time) []api.StageState {
+	if p.Stage() == nil || !a.Exists || a.DueUS == nil {
+		return nil
+	}
+	passed := target.Done(a.Passages)
+	var out []api.StageState
+	for _, q := range stages(p) {
+		s := api.StageState{Stage: q.StageName(), Action: string(q.Action.Kind)}
+		at, ok := q.StageOf(*a.DueUS)
+		if ok {
+			s.At = &at
+		}
+		judged := q.Judge(*a.DueUS, passed, asOf)
+		s.Why = judged.Why()
+		switch due := *a.DueUS == policy.AlwaysDue || ok && at.Before(asOf); {
+		case judged.Turn == policy.TurnPassed:
+			s.State, s.Why = api.StagePassed, ""
+			r, _ := q.PassedAt(s.Stage, *a.DueUS, passed)
+			s.PassedAt = &r.AsOf
+			for _, x := range a.Passages {
+				if x.Stage == s.Stage && x.Due == r.Due {
+					s.Run = x.Run
+				}
+			}
+		case judged.Turn == policy.TurnOver:
+			s.State = api.StageOver
+		case judged.Turn.Waits() && due:
+			s.State = api.StageWaits
+		case judged.Turn == policy.TurnNow && due:
+			s.State = api.StageNow
+		default:
+			s.State = api.StageLater
+			if judged.Turn.Waits() { // whose time has not come either
+				s.Why = ""
+			}
+		}
+		if !judged.From.IsZero() && (s.At == nil || judged.From.After(*s.At)) {
+			from := judged.From.UTC()
+			s.NotBefore = &from
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // explainWords turns the answers into conditions and a verdict: the first condition that keeps the row decides.
@@ -113,17 +193,35 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 	before := trigger + " is before the cutoff"
 	after := trigger + " is not before the cutoff"
 	if e.DueAt != nil {
-		before = "since " + e.DueAt.UTC().Format(time.RFC3339)
-		after = "its time is up after " + e.DueAt.UTC().Format(time.RFC3339)
+		at := *e.DueAt
+		if a.DueUS != nil {
+			if t, ok := p.StageOf(*a.DueUS); ok && p.Stage() != nil {
+				at = t
+			}
+		}
+		before = "since " + at.UTC().Format(time.RFC3339)
+		after = "its time is up after " + at.UTC().Format(time.RFC3339)
+		if p.Stage() != nil && p.Stage().At.Before && e.DueAt.Before(e.AsOf) {
+			after = "its due instant has come, and this is a reminder before it"
+		}
 	}
 	if a.Implausible {
 		after = fmt.Sprintf("%s is before %s, and the policy calls that implausible (implausible_before)", trigger, p.Trigger.ImplausibleBefore)
 	}
 	add("due", a.Due, before, after)
+	for _, s := range e.Stages {
+		if s.Stage == p.StageName() {
+			add("stage", s.State == api.StageNow || s.State == api.StageLater && s.NotBefore == nil, "", cmp.Or(s.Why, "it has passed stage "+s.Stage))
+		}
+	}
 	add("guard", !a.Guarded, chosenInWords(a.Choice), guardInWords(p, a))
 	add("hold", !a.Held, "", "a legal hold keeps it")
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
-	switch {
+	switch stage := p.StageName(); {
+	case stage != "" && stays != "":
+		return out, "Stage " + stage + " leaves it as it is: " + stays + "."
+	case stage != "" && unknown == "" && a.Along == 0:
+		return out, "Stage " + stage + " would act on it now."
 	case stays != "":
 		return out, "It stays: " + stays + "."
 	case unknown != "":

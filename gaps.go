@@ -81,11 +81,11 @@ func (c *Curfew) addUnrecorded(ctx context.Context, l *ledger.Ledger, months []a
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range c.file.Policies {
+	for _, p := range stagesOf(c.file.Policies) {
 		if f.Policy != "" && f.Policy != p.Name {
 			continue
 		}
-		state, seen := states[stageName{p.Name, ""}]
+		state, seen := states[stageName{p.Name, p.StageName()}]
 		if !seen {
 			continue
 		}
@@ -95,9 +95,9 @@ func (c *Curfew) addUnrecorded(ctx context.Context, l *ledger.Ledger, months []a
 				continue
 			}
 			month := at.In(p.Location()).Format("2006-01")
-			i := slices.IndexFunc(months, func(m api.GapMonth) bool { return m.Policy == p.Name && m.Stage == "" && m.Month == month })
+			i := slices.IndexFunc(months, func(m api.GapMonth) bool { return m.Policy == p.Name && m.Stage == p.StageName() && m.Month == month })
 			if i < 0 {
-				i, months = len(months), append(months, api.GapMonth{Policy: p.Name, Month: month})
+				i, months = len(months), append(months, api.GapMonth{Policy: p.Name, Stage: p.StageName(), Month: month})
 			}
 			months[i].Occurrences++
 			if paused {
@@ -200,8 +200,8 @@ func (c *Curfew) unrecorded(ctx context.Context, l *ledger.Ledger, f OccurrenceF
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range c.file.Policies {
-		state, seen := states[stageName{p.Name, ""}]
+	for _, p := range stagesOf(c.file.Policies) {
+		state, seen := states[stageName{p.Name, p.StageName()}]
 		if f.Policy != "" && f.Policy != p.Name || !seen {
 			continue
 		}
@@ -216,7 +216,7 @@ func (c *Curfew) unrecorded(ctx context.Context, l *ledger.Ledger, f OccurrenceF
 			if at.Before(f.From) || !f.Before.IsZero() && !at.Before(f.Before) {
 				continue
 			}
-			items = append(items, api.OccurrenceItem{Policy: p.Name, At: at.UTC(), StartBy: at.Add(lateness(p)).UTC(),
+			items = append(items, api.OccurrenceItem{Policy: p.Name, Stage: p.StageName(), At: at.UTC(), StartBy: at.Add(lateness(p)).UTC(),
 				External: p.Schedule.By == "external", State: what, Why: why, CreatedAt: now, EndedAt: &now})
 		}
 	}

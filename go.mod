@@ -10,12 +10,14 @@ require (
 	github.com/pressly/goose/v3 v3.30.0 // the ledger's migrations, embedded, on both engines
 	github.com/spf13/cobra v1.10.2 // commands, help and completion
 	github.com/spf13/pflag v1.0.9 // cobra's flags, named in our own error for a wrong one
+	github.com/wneessen/go-mail v0.8.1 // e-mail: headers as they should be encoded, and a net/smtp that is kept up and logs in by more ways
 	golang.org/x/term v0.48.0 // is this a terminal, and how wide
 	modernc.org/sqlite v1.62.0 // SQLite without cgo: one static binary
 )
 
 // Tests only.
 require (
+	github.com/emersion/go-smtp v0.25.1 // a mail server that speaks the protocol for real
 	github.com/google/go-cmp v0.7.0 // differences that can be read
 	github.com/rogpeppe/go-internal v1.16.0 // testscript: commands driven from text
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // an independent validator for the published schema
@@ -39,6 +41,7 @@ require (
 	github.com/buger/jsonparser v1.1.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -65,6 +68,7 @@ require (
 	github.com/tidwall/sjson v1.2.5 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.2 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sync v0.25.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.44.0 // indirect

@@ -46,6 +46,8 @@ type Curfew struct {
 	dbs map[string]*governed
 	far map[string]*pool.Client // of databases that a worker pool works on
 	key *keyring.Keyring
+
+	ways ways // to those who are told
 }
 
 // Open reads the policy file. The ledger and the databases are opened when they are first needed, so that a command which
@@ -65,7 +67,7 @@ func Open(_ context.Context, opts Options) (*Curfew, error) {
 		}
 		c.file = file
 	}
-	return c, unbuilt(c.file)
+	return c, nil
 }
 
 // load reads the policy file. Errors in it say themselves what to do.
@@ -111,6 +113,7 @@ func (c *Curfew) Close() error {
 	for _, client := range c.far {
 		client.Close()
 	}
+	c.ways.close()
 	if c.led != nil && c.led != c.lent {
 		errs = append(errs, c.led.Close())
 	}

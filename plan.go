@@ -20,7 +20,7 @@ func (c *Curfew) Plan(ctx context.Context, names ...string) ([]api.PolicyPlan, e
 	}
 	plans := []api.PolicyPlan{}
 	var first error // one policy that cannot run says nothing about the others
-	for _, p := range policies {
+	for _, p := range stagesOf(policies) {
 		plan, err := c.plan(ctx, p)
 		if err != nil {
 			first = cmp.Or(first, err)
@@ -37,14 +37,20 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 		return api.PolicyPlan{}, err
 	}
 	plan := api.PolicyPlan{
-		Policy: p.Name, Mode: string(p.Mode), Action: string(p.Action.Kind), Authority: p.Authority, Database: p.Database, Table: p.Table,
+		Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Action: string(p.Action.Kind), Authority: p.Authority, Database: p.Database, Table: p.Table,
 		Rule: ruleInWords(p), Where: p.Where, Unless: p.Unless, AsOf: now, Cutoff: p.Cutoff(now), Schedule: scheduleInWords(p), Next: nextInstants(p, now),
 	}
 	db, table, err := c.fit(ctx, p)
 	if err != nil {
 		return api.PolicyPlan{}, err
 	}
-	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: plan.AsOf, Cutoff: plan.Cutoff, Shadow: true, Logger: c.log})
+	o := target.JobOptions{Policy: p, Table: table, AsOf: plan.AsOf, Cutoff: plan.Cutoff, Shadow: true, Logger: c.log}
+	if p.Stage() != nil || p.Action.Kind.Tells() { // what a row has passed is recorded under its keyed name
+		if o.Keys, err = c.keys(); err != nil {
+			return api.PolicyPlan{}, err
+		}
+	}
+	job, err := target.NewJob(db, o)
 	if err != nil {
 		return api.PolicyPlan{}, &Error{Kind: KindRefused, Err: fmt.Errorf("policy %s: %w", p.Name, err), Hint: "curfew check " + p.Name + " says more"}
 	}
@@ -61,7 +67,7 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 		if err != nil {
 			return api.PolicyPlan{}, err
 		}
-		open, found, err := l.OpenRun(ctx, p.Name, "", string(p.Mode))
+		open, found, err := l.OpenRun(ctx, p.Name, p.StageName(), string(p.Mode))
 		if err != nil {
 			return api.PolicyPlan{}, ledgerError(err)
 		}

@@ -59,7 +59,7 @@ func (c *Curfew) bindPool(l *ledger.Ledger, run ledger.Run, p *policy.Policy, ke
 	_, revision := p.Revision()
 	w := &work{c: c, l: l, run: run, p: p, keys: keys}
 	w.remote = client.Remote(pool.RemoteOptions{
-		Run: pool.Run{ID: run.ID, Revision: string(revision), AsOf: run.AsOf, Cutoff: run.Cutoff, Mode: run.Mode, Plan: run.Plan}, Now: l.Now, MaxSkew: maxSkew,
+		Run: pool.Run{ID: run.ID, Stage: run.Stage, Live: live(run), Revision: string(revision), AsOf: run.AsOf, Cutoff: run.Cutoff, Mode: run.Mode, Plan: run.Plan}, Now: l.Now, MaxSkew: maxSkew,
 		Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Factor: p.Retry.Factor,
 		Retried: func() {
 			if w.retried != nil {
@@ -274,7 +274,7 @@ func (j *poolJobs) bind(ctx context.Context, r pool.Run) (*poolJob, error) {
 		return nil, &pool.Refused{Detail: fmt.Sprintf("as_of %s lies in the future: the clock of database %s says %s", r.AsOf.Format(time.RFC3339), p.Database, now.Format(time.RFC3339)),
 			Hint: "set the clocks (NTP); nothing was changed"}
 	}
-	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: r.AsOf, Cutoff: r.Cutoff, Shadow: r.Mode == string(policy.Shadow), Run: r.ID,
+	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: r.AsOf, Cutoff: r.Cutoff, Live: r.Live, Shadow: r.Mode == string(policy.Shadow), Run: r.ID,
 		Keys: j.keys, Logger: j.c.log})
 	if err != nil {
 		return nil, &pool.Refused{Detail: err.Error(), Hint: "curfew check " + p.Name + " beside the data says more"}
@@ -290,10 +290,18 @@ func (j *poolJobs) policy(r pool.Run) (*policy.Policy, error) {
 	if err != nil {
 		return nil, fail(KindRefused, "update the pool's curfew, if the dispatcher's is newer", "the policy of run %.12s: %w", r.ID, err)
 	}
-	for _, sql := range p.SQL() {
+	whole := p
+	if p, err = narrow(whole, r.Stage, "stage"); err != nil {
+		return nil, err
+	}
+	for _, sql := range whole.SQL() {
 		if err := policy.CheckSQL(sql); err != nil {
 			return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 		}
+	}
+	if p.Action.Kind.Tells() {
+		// Its secrets would be taken from this machine, and sent wherever another one says.
+		return nil, fail(KindRefused, "name the database with its url in the file of a service that may send", "policy %s: action %s is not available in a worker pool", p.Name, p.Action.Kind)
 	}
 	if r.Mode != string(p.Mode) {
 		return nil, fmt.Errorf("run %.12s has mode %q, and its policy %q", r.ID, r.Mode, p.Mode)

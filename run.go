@@ -50,11 +50,11 @@ func (c *Curfew) Run(ctx context.Context, req RunRequest) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
-	if req.Stage != "" {
-		return api.Run{}, fail(KindNotFound, "leave --stage out", "policy %s has no stages", p.Name)
-	}
 	if req.Shadow {
 		p = shadowed(p)
+	}
+	if p, err = narrow(p, req.Stage, "--stage"); err != nil {
+		return api.Run{}, err
 	}
 	l, err := c.ledger(ctx)
 	if err != nil {
@@ -82,6 +82,7 @@ func hook(point string) {
 	}
 }
 
+// shadowed is the whole policy in shadow mode.
 func shadowed(p *policy.Policy) *policy.Policy {
 	q := *p
 	q.Mode = policy.Shadow
@@ -91,14 +92,14 @@ func shadowed(p *policy.Policy) *policy.Policy {
 // accept finds the run that the request stands for, or makes it. A new run is accepted only when it could begin: nothing is
 // written about a table that curfew would refuse to touch.
 func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy, req RunRequest) (ledger.Run, error) {
-	a := ledger.Acceptance{Policy: p.Name, Mode: string(p.Mode), Operation: req.Operation, Cause: "cli", AsOf: req.AsOf, Cutoff: p.Cutoff, Actor: c.actor}
+	a := ledger.Acceptance{Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Operation: req.Operation, Cause: "cli", AsOf: req.AsOf, Cutoff: p.Cutoff, Actor: c.actor}
 	switch {
 	case req.Operation != "":
 		a.Identity = ledger.IdentityKey(req.Operation)
 	case req.AsOf != nil:
 		a.Identity = ledger.IdentityAsOf(*req.AsOf)
 	default:
-		open, found, err := l.OpenRun(ctx, p.Name, "", string(p.Mode))
+		open, found, err := l.OpenRun(ctx, p.Name, p.StageName(), string(p.Mode))
 		if err != nil {
 			return ledger.Run{}, ledgerError(err)
 		}
@@ -116,7 +117,7 @@ func (c *Curfew) accept(ctx context.Context, l *ledger.Ledger, p *policy.Policy,
 	}
 	if err != nil && req.AsOf != nil && req.Operation == "" {
 		// A run that took its as_of from the ledger's clock is found by it too, while it is open.
-		open, found, oerr := l.OpenRun(ctx, p.Name, "", string(p.Mode))
+		open, found, oerr := l.OpenRun(ctx, p.Name, p.StageName(), string(p.Mode))
 		if oerr != nil {
 			return ledger.Run{}, ledgerError(oerr)
 		}
@@ -149,9 +150,9 @@ func (c *Curfew) sameRule(p *policy.Policy, open ledger.Run) error {
 		return nil
 	}
 	id := open.ID[:12]
-	resume := "curfew run " + p.Name + " --as-of " + open.AsOf.UTC().Format(time.RFC3339Nano)
+	resume := runWords(p.Name, p.StageName()) + " --as-of " + open.AsOf.UTC().Format(time.RFC3339Nano)
 	if open.Operation != "" {
-		resume = "curfew run " + p.Name + " --operation " + open.Operation
+		resume = runWords(p.Name, p.StageName()) + " --operation " + open.Operation
 	}
 	return &Error{Kind: KindRefused, Err: fmt.Errorf("run %s of %s is open, and was accepted under another text of the policy than %s has now", id, p.Name, c.fileName()),
 		Hint: "curfew cancel " + id + " ends it, so that the new text can run; " + resume + " finishes it under the old one"}
@@ -199,6 +200,12 @@ func (c *Curfew) usable(ctx context.Context, p *policy.Policy) (*target.DB, *tar
 		}
 		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
 			Hint: "run curfew install " + p.Database + " once (--print shows what it would do)"}
+	case errors.Is(err, target.ErrOldLayout):
+		if p.Mode != policy.Enforce && len(p.Whole().Stages) == 0 { // the holds are where they were
+			break
+		}
+		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
+			Hint: "run curfew install " + p.Database + " once more: it adds what is missing (--print shows what it would do)"}
 	case errors.Is(err, target.ErrHidden):
 		return nil, nil, &Error{Kind: KindRefused, Err: fmt.Errorf("database %s: %w", p.Database, err),
 			Hint: "curfew install " + p.Database + " --print shows the tables and the GRANTs; a shadow run needs those that begin with GRANT SELECT ON, for the holds"}

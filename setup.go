@@ -92,7 +92,7 @@ func (c *Curfew) policiesOf(database string) []*policy.Policy {
 func (c *Curfew) readsOf(database string) []string {
 	var tables []string
 	governed, engine := c.tablesOf(database), engineOf(c.file.Databases[database].URL)
-	for _, p := range c.file.Policies {
+	for _, p := range stagesOf(c.file.Policies) {
 		if p.Database != database {
 			continue
 		}

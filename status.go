@@ -38,7 +38,7 @@ func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatu
 		return nil, err
 	}
 	statuses := []api.PolicyStatus{}
-	for _, p := range policies {
+	for _, p := range stagesOf(policies) {
 		statuses = append(statuses, k.status(p))
 	}
 	return statuses, nil
@@ -171,12 +171,12 @@ func keptInWords(expr string) string {
 	return strings.TrimSpace(parts[0] + " " + parts[1])
 }
 
-// status is one policy's.
+// status is that of one stage of a policy.
 func (k known) status(p *policy.Policy) api.PolicyStatus {
-	name := stageName{p.Name, ""}
+	name := stageName{p.Name, p.StageName()}
 	health := k.health[name]
 	s := api.PolicyStatus{
-		Policy: p.Name, Mode: string(p.Mode), Schedule: scheduleInWords(p), OpenRun: k.open[name].ID,
+		Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Schedule: scheduleInWords(p), OpenRun: k.open[name].ID,
 		Missed: health.Missed, Failed: health.Failed, Skipped: health.Skips, Expired: health.Expired,
 	}
 	ok := health.LastOK
@@ -245,7 +245,7 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 		add("curfew gaps "+p.Name+" --each lists them", "%s failed since the last ok run", times(s.Failed, "occurrence"))
 	}
 	if missed := s.Missed - int64(len(late)); missed > 0 {
-		hint := "curfew gaps " + p.Name + " --each lists them; curfew run " + p.Name + " makes up for them now"
+		hint := "curfew gaps " + p.Name + " --each lists them; " + runWords(p.Name, s.Stage) + " makes up for them now"
 		if p.Schedule != nil && p.Schedule.By == "external" {
 			hint = "curfew calls --policy " + p.Name + " shows which calls came; the caller is silent, or its token is refused"
 		}
@@ -294,7 +294,7 @@ func (k known) stuck(r ledger.Run) (ailment, bool) {
 	}
 	return ailment{
 		fmt.Sprintf("run %s is %s, and nobody has worked on it since %s", shortID(r.ID), r.State, stampInWords(alive)),
-		"curfew serve takes it over, curfew run " + r.Policy + " goes on with it by hand",
+		"curfew serve takes it over, " + runWords(r.Policy, r.Stage) + " goes on with it by hand",
 	}, true
 }
 

@@ -216,22 +216,58 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // mayStart reports whether the run that this one comes after is done. When that one did not succeed, this one is skipped.
 func (e *engine) mayStart(ctx context.Context, run ledger.Run, p *policy.Policy) (bool, error) {
-	if p.After == "" || run.State != ledger.Accepted || run.Cause != "schedule" && run.Cause != "catch_up" {
+	if run.State != ledger.Accepted || !live(run) {
 		return true, nil
 	}
-	before, err := e.l.Get(ctx, ledger.RunID(p.After, "", run.Mode, ledger.IdentityAsOf(run.AsOf)))
-	switch {
-	case errors.Is(err, ledger.ErrNotFound):
-		return false, e.expireWaiting(ctx, run, p) // it may still come
-	case err == nil && !before.State.Ended():
-		return false, nil
-	case err != nil:
+	if done, err := e.earlierRuns(ctx, run, p); !done || err != nil {
 		return false, err
-	case before.State == ledger.Succeeded:
+	}
+	if p.After == "" {
 		return true, nil
 	}
-	_, err = e.l.End(ctx, run.ID, ledger.Skipped, "after_"+string(before.State), fmt.Sprintf("%s, which it comes after, ended as %s", p.After, before.State))
-	return false, err
+	found := false
+	for _, stage := range e.stagesAt(p.After, run.AsOf) {
+		before, err := e.l.Get(ctx, ledger.RunID(p.After, stage.name, run.Mode, ledger.IdentityAsOf(run.AsOf)))
+		switch {
+		case errors.Is(err, ledger.ErrNotFound) && !stage.expected:
+			continue
+		case errors.Is(err, ledger.ErrNotFound):
+			return false, e.expireWaiting(ctx, run, p) // it may still come
+		case err == nil && !before.State.Ended():
+			return false, nil
+		case err != nil:
+			return false, err
+		case before.State == ledger.Succeeded:
+			found = true
+			continue
+		}
+		_, err = e.l.End(ctx, run.ID, ledger.Skipped, "after_"+string(before.State), fmt.Sprintf("%s, which it comes after, ended as %s", p.After, before.State))
+		return false, err
+	}
+	if !found {
+		return false, e.expireWaiting(ctx, run, p)
+	}
+	return true, nil
+}
+
+// stageAt is a stage that may have a run at an instant; expected says that its schedule has the instant.
+type stageAt struct {
+	name     string
+	expected bool
+}
+
+// stagesAt are the stages of a policy, and which of them are expected to run as of an instant.
+func (e *engine) stagesAt(name string, at time.Time) []stageAt {
+	p, err := e.c.file.Policy(name)
+	if err != nil {
+		return []stageAt{{}}
+	}
+	var out []stageAt
+	for _, q := range stages(p) {
+		cron, ok := scheduleOf(q)
+		out = append(out, stageAt{q.StageName(), ok && len(between(cron)(at.Add(-time.Nanosecond), at, 1)) > 0})
+	}
+	return out
 }
 
 // expireWaiting ends a run that waits for another policy's run which did not come in time. Where the schedule made the run, its
@@ -305,6 +341,9 @@ func (e *engine) retireGone(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := e.retireStages(ctx); err != nil {
+		return err
+	}
 	runs, err := e.l.OpenRuns(ctx)
 	if err != nil {
 		return err
@@ -343,8 +382,16 @@ func (e *engine) retire(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := e.l.Unschedule(ctx, name, ""); err != nil {
+	kept, err := e.l.Schedules(ctx)
+	if err != nil {
 		return err
+	}
+	for _, s := range kept {
+		if s.Policy == name {
+			if err := e.l.Unschedule(ctx, name, s.Stage); err != nil {
+				return err
+			}
+		}
 	}
 	return e.l.PutOutOfForce(ctx, name)
 }

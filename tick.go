@@ -22,7 +22,7 @@ const (
 	lagEvery = 5 * time.Minute
 )
 
-// A stageSchedule is a policy's schedule as this process sees it.
+// A stageSchedule is the schedule of a policy's stage as this process sees it.
 type stageSchedule struct {
 	p      *policy.Policy
 	s      schedule.Schedule
@@ -35,13 +35,13 @@ type stageSchedule struct {
 // schedules are those of the policy file.
 func (c *Curfew) schedules() ([]*stageSchedule, error) {
 	var out []*stageSchedule
-	for _, p := range c.file.Policies {
+	for _, p := range stagesOf(c.file.Policies) {
 		if p.Schedule == nil {
 			continue
 		}
 		cron, err := schedule.Parse(p.Schedule.Cron)
 		if err != nil {
-			return nil, &Error{Kind: KindConfig, Err: fmt.Errorf("policy %s: schedule: %w", p.Name, err)}
+			return nil, &Error{Kind: KindConfig, Err: fmt.Errorf("policy %s: schedule: %w", stageWords(p), err)}
 		}
 		s := schedule.Schedule{Cron: cron, Location: p.Location()}
 		out = append(out, &stageSchedule{p: p, s: s, spec: scheduled(p, s)})
@@ -73,7 +73,7 @@ func enumerate(expr string) func(after, until time.Time, limit int) []time.Time 
 
 // scheduled is a policy's schedule as the ledger takes it.
 func scheduled(p *policy.Policy, s schedule.Schedule) ledger.Scheduled {
-	spec := ledger.Scheduled{Policy: p.Name, Mode: string(p.Mode), Cutoff: p.Cutoff, StartWithin: p.Schedule.StartWithin,
+	spec := ledger.Scheduled{Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Cutoff: p.Cutoff, StartWithin: p.Schedule.StartWithin,
 		External: p.Schedule.By == "external", Overlap: p.Schedule.Overlap, CatchUp: p.Schedule.CatchUp,
 		Expr: expression(p), Between: between(s), Was: enumerate}
 	if spec.External {
@@ -118,7 +118,7 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 				continue
 			}
 			if err := e.tickOne(ctx, st, now); err != nil {
-				failed = append(failed, fmt.Errorf("policy %s: %w", st.p.Name, err))
+				failed = append(failed, fmt.Errorf("policy %s: %w", stageWords(st.p), err))
 			}
 		}
 		if err := errors.Join(failed...); err != nil {
@@ -160,7 +160,7 @@ func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) 
 		e.told(ctx, t)
 		if t.Older != st.older {
 			if st.older = t.Older; st.older {
-				e.c.log.WarnContext(ctx, "schedule_of_another_file", "policy", st.p.Name, "hint", "another process read its policy file later, and there the schedule differs: reload this one (SIGHUP)")
+				e.c.log.WarnContext(ctx, "schedule_of_another_file", "policy", st.p.Name, "stage", st.p.StageName(), "hint", "another process read its policy file later, and there the schedule differs: reload this one (SIGHUP)")
 			}
 		}
 		if !t.More {
@@ -204,12 +204,12 @@ func (e *engine) watchLag(ctx context.Context, beat func()) error {
 	every := time.NewTicker(lagEvery)
 	defer every.Stop()
 	for {
-		for _, p := range e.c.file.Policies {
+		for _, p := range stagesOf(e.c.file.Policies) {
 			if p.Schedule == nil || e.c.pool(p.Database) != nil { // a pool does not say how old its rows are
 				continue
 			}
 			if err := e.lookLag(ctx, p); err != nil && ctx.Err() == nil {
-				e.c.log.WarnContext(ctx, "lag_unknown", "policy", p.Name, "err", err)
+				e.c.log.WarnContext(ctx, "lag_unknown", "policy", p.Name, "stage", p.StageName(), "err", err)
 			}
 			beat()
 		}
@@ -246,7 +246,7 @@ func (e *engine) lookLag(ctx context.Context, p *policy.Policy) error {
 	if err != nil || !known {
 		return err
 	}
-	err = e.l.SetOldestDue(ctx, p.Name, "", due)
+	err = e.l.SetOldestDue(ctx, p.Name, p.StageName(), due)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil // its schedule was not seen yet
 	}

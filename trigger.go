@@ -26,17 +26,17 @@ func (f front) Trigger(ctx context.Context, req web.TriggerRequest) (web.Trigger
 	if err != nil {
 		return web.Triggered{}, err
 	}
-	if req.Stage != "" {
-		return web.Triggered{}, fail(KindUsage, "leave stage out", "policy %s has no stages", p.Name)
+	if req.Shadow {
+		p = shadowed(p)
+	}
+	if p, err = narrow(p, req.Stage, "stage"); err != nil {
+		return web.Triggered{}, err
 	}
 	if err := e.mayBegin(ctx, p, req); err != nil {
 		return web.Triggered{}, err
 	}
 	if err := e.expect(ctx, p); err != nil {
 		return web.Triggered{}, err
-	}
-	if req.Shadow {
-		p = shadowed(p)
 	}
 	run, fresh, err := e.acceptCall(ctx, p, req)
 	if err != nil {
@@ -55,18 +55,14 @@ func (e *engine) mayBegin(ctx context.Context, p *policy.Policy, req web.Trigger
 	if paused == nil || req.Key == "" {
 		return paused
 	}
-	mode := string(p.Mode)
-	if req.Shadow {
-		mode = string(policy.Shadow)
-	}
-	if _, err := e.l.Get(ctx, ledger.RunID(p.Name, "", mode, ledger.IdentityKey(req.Key))); err != nil {
+	if _, err := e.l.Get(ctx, ledger.RunID(p.Name, p.StageName(), string(p.Mode), ledger.IdentityKey(req.Key))); err != nil {
 		return paused
 	}
 	return nil
 }
 
 func (e *engine) acceptCall(ctx context.Context, p *policy.Policy, req web.TriggerRequest) (ledger.Run, bool, error) {
-	a := ledger.Acceptance{Policy: p.Name, Mode: string(p.Mode), Cause: "http", AsOf: req.AsOf, Cutoff: p.Cutoff, Actor: "token:" + req.Token}
+	a := ledger.Acceptance{Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Cause: "http", AsOf: req.AsOf, Cutoff: p.Cutoff, Actor: "token:" + req.Token}
 	a.RevisionID, a.Revision = p.Revision()
 	if req.Key != "" {
 		a.Operation, a.Identity = req.Key, ledger.IdentityKey(req.Key)
@@ -92,7 +88,7 @@ func (e *engine) expect(ctx context.Context, p *policy.Policy) error {
 		return err
 	}
 	for _, st := range stages {
-		if st.p.Name != p.Name {
+		if st.p.Name != p.Name || st.p.StageName() != p.StageName() {
 			continue
 		}
 		t, err := e.l.Tick(ctx, st.spec)

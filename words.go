@@ -53,6 +53,9 @@ func ruleInWords(p *policy.Policy) string {
 	if t.ImplausibleBefore != nil {
 		fmt.Fprintf(&b, "; not when it is before %s", t.ImplausibleBefore)
 	}
+	if s := p.Stage(); s != nil {
+		b.WriteString("; " + stageInWords(p, s))
+	}
 	if p.AtCutoff == policy.DueAtCutoff {
 		b.WriteString("; at the very cutoff too")
 	}
@@ -97,6 +100,27 @@ func andList(parts []string) string {
 		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
 	}
 	return strings.Join(parts, "")
+}
+
+// stageInWords says when a stage acts: "stage teardown 14 days after that, once stage pause is passed".
+func stageInWords(p *policy.Policy, s *policy.Stage) string {
+	words := "stage " + s.Name + " then"
+	switch {
+	case s.At.Before:
+		words = "stage " + s.Name + " " + periodInWords(s.At.Length) + " before that"
+	case !s.At.Length.IsZero():
+		words = "stage " + s.Name + " " + periodInWords(s.At.Length) + " after that"
+	}
+	if s.Snap != nil {
+		words += ", at the next " + s.Snap.String()
+	}
+	if earlier := p.Earlier(); len(earlier) > 0 {
+		words += ", once stage " + earlier[len(earlier)-1].Name + " is passed"
+	}
+	if s.MinNotice > 0 {
+		words += ", and " + periodInWords(policy.Period{Exact: s.MinNotice}) + " after notice was given"
+	}
+	return words
 }
 
 // periodInWords writes a period so that nobody takes 2m for two months: "2 minutes", "1 year and 6 months". An exact one is told in

@@ -75,6 +75,29 @@ type Explanation struct {
 	DeletedBy  string      `json:"deleted_by"` // the run that deleted it; "" when no receipt tells
 	Conditions []Condition `json:"conditions"`
 	Verdict    string      `json:"verdict"` // one sentence
+
+	Stages []StageState `json:"stages,omitempty"` // of a policy with stages, all of them in their order
+}
+
+// What a row has to do with a stage.
+const (
+	StagePassed = "passed" // recorded for its due instant
+	StageOver   = "over"   // a reminder that comes too late, or for which a nearer one is due
+	StageNow    = "now"    // due by its trigger, and nothing that is recorded speaks against it
+	StageWaits  = "waits"  // due by its trigger, and something that comes before is not recorded
+	StageLater  = "later"
+)
+
+// StageState says what a row has passed, or when it may.
+type StageState struct {
+	Stage     string     `json:"stage"`
+	Action    string     `json:"action"`
+	State     string     `json:"state"`
+	At        *time.Time `json:"at"`         // by the row's trigger; null when that is no instant
+	NotBefore *time.Time `json:"not_before"` // by what is recorded, when that is later; else null
+	PassedAt  *time.Time `json:"passed_at"`  // the as_of that it was passed at
+	Run       string     `json:"run"`        // which did it; "" when it is not passed
+	Why       string     `json:"why"`
 }
 
 // Condition is one of the questions that decide about a row.

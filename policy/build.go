@@ -31,6 +31,9 @@ func (b *builder) policy(name string, raw *rawPolicy, file *rawFile) *Policy {
 	if raw.Action != nil && raw.Stages != nil {
 		b.fail(raw.Action.at, raw.Action.field, "action and stages are both given", "keep one; each stage has an action of its own")
 	}
+	if raw.Privacy != nil && raw.Stages != nil && p.Privacy != nil && len(p.Privacy.Never) > 0 {
+		b.fail(raw.Privacy.at, raw.Privacy.field, "a row that is due at once has no instant that stages could be counted from", "leave never out, or write a policy for each stage")
+	}
 	if m := raw.Mode; m.set() {
 		p.Mode = Mode(m.String())
 		if p.Mode != Shadow && p.Mode != Enforce {

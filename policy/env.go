@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,11 +16,13 @@ var envPrefix = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
 // ApplyEnv overrides the crons of policies from the environment: policy
 // old-issues takes its cron from CURFEW_POLICY_OLD_ISSUES_CRON when lookup (such
-// as os.LookupEnv) knows that variable. A policy without a schedule gets one,
-// with the defaults of what else it says. The prefix "" is [EnvPrefix].
+// as os.LookupEnv) knows that variable, and its stage remind, whatever schedule
+// that has, from CURFEW_POLICY_OLD_ISSUES_REMIND_CRON. What has no schedule gets
+// one: a stage that of its policy, else with the defaults of what else it says.
+// The prefix "" is [EnvPrefix].
 //
 // A value that is no cron, a blank one included, is an error that names the
-// variable and the policy; so is a variable that two policies would share. The
+// variable and the policy; so is a variable that two of them would share. The
 // error is [Errors], and the file is then as it was.
 func (f *File) ApplyEnv(lookup func(name string) (string, bool), prefix string) error {
 	if prefix == "" {
@@ -28,23 +32,23 @@ func (f *File) ApplyEnv(lookup func(name string) (string, bool), prefix string) 
 		return fmt.Errorf("%q cannot begin the name of an environment variable: use A-Z, 0-9 and _", prefix)
 	}
 	var errs Errors
-	taken := make(map[string]string, len(f.Policies))
-	crons := make(map[*Policy]string)
-	for _, p := range f.Policies {
-		name := prefix + envName(p.Name)
+	taken := make(map[string]scheduledName, len(f.Policies))
+	crons := make(map[scheduledName]string)
+	for _, n := range f.scheduledNames() {
+		name := prefix + n.env()
 		fail := func(field, problem, hint string) {
 			errs = append(errs, &Error{Path: f.Path, Field: field, Problem: problem, Hint: hint})
 		}
 		if other, ok := taken[name]; ok {
-			fail("policies."+p.Name, sharedVariable(other, p.Name, name), "rename one of them")
+			fail(n.field(), sharedVariable(other, n, name), "rename one of them")
 			continue
 		}
-		taken[name] = p.Name
+		taken[name] = n
 		cron, ok := lookup(name)
 		if !ok {
 			continue
 		}
-		field := "policies." + p.Name + ".schedule.cron"
+		field := n.field() + ".schedule.cron"
 		if strings.TrimSpace(cron) == "" {
 			fail(field, fmt.Sprintf("the environment variable %s is blank", name), "unset it to keep the cron of the file")
 			continue
@@ -54,25 +58,72 @@ func (f *File) ApplyEnv(lookup func(name string) (string, bool), prefix string) 
 			fail(field, fmt.Sprintf("the environment variable %s is %s: %s", name, quoted(cron), problem), hint)
 			continue
 		}
-		crons[p] = cron
+		crons[n] = cron
 	}
 	if len(errs) > 0 {
 		return errs.finish()
 	}
-	for p, cron := range crons {
-		s := DefaultSchedule()
-		if p.Schedule != nil {
-			s = *p.Schedule // a copy: the file's own may be shared with an older reading of it
+	for _, p := range f.Policies {
+		if cron, ok := crons[scheduledName{policy: p.Name}]; ok {
+			p.Schedule = p.Schedule.with(cron)
 		}
-		s.Cron = cron
-		p.Schedule = &s
+		p.Stages = slices.Clone(p.Stages)
+		for i := range p.Stages {
+			if cron, ok := crons[scheduledName{p.Name, p.Stages[i].Name}]; ok {
+				p.Stages[i].Schedule = cmp.Or(p.Stages[i].Schedule, p.Schedule).with(cron)
+			}
+		}
 	}
 	return nil
 }
 
-// envName is the variable that overrides the cron of a policy, without its
-// prefix.
-func envName(policy string) string {
+// with is a copy with another cron: the schedule itself may be shared with an
+// older reading of the file.
+func (s *Schedule) with(cron string) *Schedule {
+	c := DefaultSchedule()
+	if s != nil {
+		c = *s
+	}
+	c.Cron = cron
+	return &c
+}
+
+// scheduledName names what can have a cron of its own: a policy, or a stage of
+// it.
+type scheduledName struct{ policy, stage string }
+
+// scheduledNames are those of the file, in its order.
+func (f *File) scheduledNames() []scheduledName {
+	var names []scheduledName
+	for _, p := range f.Policies {
+		names = append(names, scheduledName{policy: p.Name})
+		for _, s := range p.Stages {
+			names = append(names, scheduledName{p.Name, s.Name})
+		}
+	}
+	return names
+}
+
+func (n scheduledName) field() string {
+	if n.stage == "" {
+		return "policies." + n.policy
+	}
+	return "policies." + n.policy + ".stages." + n.stage
+}
+
+func (n scheduledName) String() string {
+	if n.stage == "" {
+		return fmt.Sprintf("policy %q", n.policy)
+	}
+	return fmt.Sprintf("stage %q of policy %q", n.stage, n.policy)
+}
+
+// env is the variable that overrides the cron, without its prefix.
+func (n scheduledName) env() string {
+	name := n.policy
+	if n.stage != "" {
+		name += "_" + n.stage
+	}
 	return "POLICY_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
 			return r - 'a' + 'A'
@@ -81,9 +132,12 @@ func envName(policy string) string {
 			return r
 		}
 		return '_'
-	}, policy) + "_CRON"
+	}, name) + "_CRON"
 }
 
-func sharedVariable(one, other, variable string) string {
-	return fmt.Sprintf("policies %q and %q share the environment variable %s", one, other, variable)
+func sharedVariable(one, other scheduledName, variable string) string {
+	if one.stage == "" && other.stage == "" {
+		return fmt.Sprintf("policies %q and %q share the environment variable %s", one.policy, other.policy, variable)
+	}
+	return fmt.Sprintf("%s and %s share the environment variable %s", one, other, variable)
 }

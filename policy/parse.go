@@ -185,14 +185,22 @@ func (b *builder) failed(field string) bool {
 
 // across judges what one policy cannot know by itself.
 func (b *builder) across(raw *rawFile) {
-	taken := make(map[string]string)
+	taken := make(map[string]scheduledName)
+	take := func(p place, n scheduledName) {
+		env := EnvPrefix + n.env()
+		if other, ok := taken[env]; ok && other != n {
+			b.fail(p.at, p.field, sharedVariable(other, n, env), "rename one of them")
+		}
+		taken[env] = n
+	}
 	for _, name := range slices.Sorted(maps.Keys(raw.Policies)) {
 		p := raw.Policies[name]
-		env := EnvPrefix + envName(name)
-		if other, ok := taken[env]; ok {
-			b.fail(p.at, p.field, sharedVariable(other, name, env), "rename one of them")
+		take(p.place, scheduledName{policy: name})
+		for _, s := range p.Stages {
+			if s.Name.set() {
+				take(s.place, scheduledName{name, s.Name.String()})
+			}
 		}
-		taken[env] = name
 		if p.After.set() && raw.Policies[p.After.String()] == nil && !b.failed("policies."+p.After.String()) {
 			b.bad(p.After.leaf, &fault{"there is no such policy", "name a policy of this file: " + strings.Join(slices.Sorted(maps.Keys(raw.Policies)), ", ")})
 		}

@@ -80,7 +80,7 @@ var beyondSchema = []string{
 	"since_semicolon", "table_", "timezone_bad", "trigger_expr_now", "trigger_implausible", "trigger_zone_", "trigger_timestamp", "trigger_date",
 	"trigger_compact_no_zone", "unless_", "url_", "variable_", "version_float", "where_", "yaml_", "batch_target_long", "batch_rows_hex", "batch_rows_underscore",
 	"anonymise_as_of_plus", "anonymise_column_quoted", "archive_bad_table", "call_timeout", "call_url_", "dependents_both_subjects", "dependents_on_now",
-	"mail_", "notify_from_bad", "notify_template_", "notify_without_mail", "privacy_empty", "privacy_twice", "set_hash", "set_only_moving",
+	"mail_", "notify_from_bad", "notify_template_", "notify_without_mail", "privacy_empty", "privacy_never_stages", "privacy_twice", "set_hash", "set_only_moving",
 	"stage_after_delete", "stage_at_calendar_before", "stage_delete_before", "stage_notice_nobody", "stage_twice",
 	"workers_http", "workers_query", "workers_scheme", "workers_token_", "workers_user",
 }

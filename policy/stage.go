@@ -246,6 +246,12 @@ func (p *Policy) Floor(asOf time.Time) (floor time.Time, ok bool) {
 	if p.stage == nil || !p.stage.At.Before {
 		return time.Time{}, false
 	}
+	return p.after().Cutoff(asOf), true
+}
+
+// after is, for a reminder, the next one, or the due instant as a stage without
+// a name.
+func (p *Policy) after() *Policy {
 	next := *p
 	next.stage = &Stage{}
 	for i := range p.Stages {
@@ -253,7 +259,7 @@ func (p *Policy) Floor(asOf time.Time) (floor time.Time, ok bool) {
 			next.stage = s
 		}
 	}
-	return next.Cutoff(asOf), true
+	return &next
 }
 
 // Earlier are the stages that a row must have passed before this one: those

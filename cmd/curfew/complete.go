@@ -23,6 +23,14 @@ func (a *app) completePolicies(max int) cobra.CompletionFunc {
 	}
 }
 
+// completeStages offers the stages of the policy on the line.
+func (a *app) completeStages(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.complete(cmd, func(c *curfew.Curfew) []string { return c.StageNames(args[0]) })
+}
+
 func (a *app) completeDatabases(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -9,7 +9,8 @@ import (
 )
 
 func (a *app) explainCommand() *cobra.Command {
-	return &cobra.Command{
+	var stage string
+	cmd := &cobra.Command{
 		Use:   "explain POLICY KEY…",
 		Short: "Say of one row whether it would go now, and why",
 		Long: `Say of one row whether a run that started now would change it, and why: each condition
@@ -17,7 +18,10 @@ with its answer, the instants that count, and a verdict. Changes nothing.
 
 KEY is the row's key; of a key with several columns give each value as an argument of
 its own, in the order of the policy's key. The row's hash in the answer is the name
-under which the ledger knows it.`,
+under which the ledger knows it.
+
+Of a policy with stages it says what the row has passed and what comes next, and
+explains that; --stage explains another one.`,
 		Example: `  curfew explain circulation 4711
   curfew explain memberships north 42       # key: [branch, number]
   curfew explain sessions -- -17            # a value that begins with a dash`,
@@ -29,13 +33,16 @@ under which the ledger knows it.`,
 				return err
 			}
 			defer c.Close()
-			e, err := c.Explain(cmd.Context(), args[0], args[1:])
+			e, err := c.ExplainStage(cmd.Context(), args[0], stage, args[1:])
 			if err != nil {
 				return err
 			}
 			return a.answer(e, func(p *printer) { p.explanation(e) })
 		},
 	}
+	cmd.Flags().StringVar(&stage, "stage", "", "the `STAGE` to explain, where the policy has several")
+	_ = cmd.RegisterFlagCompletionFunc("stage", a.completeStages)
+	return cmd
 }
 
 // explanation writes why a row would go or stay.
@@ -62,8 +69,31 @@ func (p *printer) explanation(e api.Explanation) {
 		rows = append(rows, []cell{text("  " + question(c.Name)), answer, text(c.Detail)})
 	}
 	p.table(rows)
+	p.stageStates(e.Stages)
 	p.linef("")
 	p.linef("%s", p.paint(bold, e.Verdict))
+}
+
+// stageStates writes what a row has passed, and what comes.
+func (p *printer) stageStates(states []api.StageState) {
+	if len(states) == 0 {
+		return
+	}
+	rows := [][]cell{{text("  STAGE"), text("ACTION"), text("AT"), text("STATE"), text("")}}
+	for _, s := range states {
+		color, detail := faint, s.Why
+		switch s.State {
+		case api.StagePassed:
+			color, detail = good, "by run "+shortID(s.Run)+" as of "+instantOr(s.PassedAt, "")
+		case api.StageNow:
+			color = bold
+		case api.StageWaits:
+			color = warn
+		}
+		rows = append(rows, []cell{text("  " + s.Stage), text(s.Action), text(instantOr(s.At, "-")), colored(color, s.State), text(detail)})
+	}
+	p.linef("")
+	p.table(rows)
 }
 
 // question is a condition as a question whose "yes" speaks for the change.
@@ -74,6 +104,7 @@ func question(name string) string {
 		"open":     "is it still to be done?",
 		"trigger":  "does its trigger name an instant?",
 		"due":      "is its time up?",
+		"stage":    "has it passed what comes before, and not this?",
 		"guard":    "does no guard keep it?",
 		"hold":     "is it free of holds?",
 		"children": "does no other row keep it?",

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"curfew.dev/curfew"
 	"curfew.dev/curfew/internal/dispatch"
 	"curfew.dev/curfew/internal/target"
 )
@@ -39,6 +40,9 @@ const (
 	// speedVar is how much faster the ledger's clock runs than ours.
 	speedVar = "CURFEW_TEST_SPEED"
 
+	// withinVar is how long a message may be under way before its process is taken for dead.
+	withinVar = "CURFEW_TEST_WITHIN"
+
 	marker = "curfew-test: at "
 )
 
@@ -59,6 +63,9 @@ func installHooks() {
 		// The zero of fast time is the same for all processes, and not long ago.
 		zero := time.Now().Truncate(24 * time.Hour)
 		ledgerClock = func() time.Time { return zero.Add(time.Since(zero) * time.Duration(n)) }
+	}
+	if d, err := time.ParseDuration(os.Getenv(withinVar)); err == nil {
+		curfew.TellWithin = d
 	}
 	at, trace := os.Getenv(atVar), os.Getenv(traceVar)
 	if at == "" && trace == "" {

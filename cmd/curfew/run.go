@@ -20,6 +20,8 @@ the same instant again, curfew resumes that run, or shows it if it has ended. Ro
 become due strictly before the cutoff, which is as_of minus the policy's period; a
 row that is refreshed while the run is under way stays.
 
+A policy with stages has a run for each: --stage names the one.
+
 The policy's mode decides whether rows are changed. --shadow plans, counts and
 records everything and changes nothing, whatever the mode.
 
@@ -33,6 +35,7 @@ included), 1 it was skipped, expired or cancelled or waits for approval, 2 refus
 
 const runExample = `  curfew run circulation
   curfew run circulation --shadow
+  curfew run trials --stage pause
   curfew run circulation --as-of 2026-07-01T02:00:00Z
   curfew run circulation --output json | jq .outcomes`
 
@@ -48,7 +51,7 @@ func (a *app) runCommand() *cobra.Command {
 		ValidArgsFunction: a.completePolicies(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Policy = args[0]
-			for _, name := range []string{"operation", "as-of"} {
+			for _, name := range []string{"operation", "as-of", "stage"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 					return usageError("leave the flag out, or give it a value; an unset variable in a script gives none", "--%s is empty", name)
 				}
@@ -70,7 +73,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&req.Shadow, "shadow", false, "change nothing; count and record what would be changed")
 	_ = cmd.RegisterFlagCompletionFunc("as-of", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("operation", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("stage", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("stage", a.completeStages)
 	return cmd
 }
 
@@ -118,7 +121,7 @@ func (a *app) judge(run api.Run) error {
 	case api.StateFailed:
 		return &curfew.Error{
 			Kind: curfew.KindFailed,
-			Hint: fmt.Sprintf("%q has the details; %q starts another run", "curfew show "+shortID(run.ID), "curfew run "+run.Policy),
+			Hint: fmt.Sprintf("%q has the details; %q starts another run", "curfew show "+shortID(run.ID), runCommandOf(run)),
 			Err:  fmt.Errorf("run %s failed: %s", shortID(run.ID), reason(run)),
 		}
 	default:
@@ -126,6 +129,14 @@ func (a *app) judge(run api.Run) error {
 		a.code = exitNotWell
 		return nil
 	}
+}
+
+// runCommandOf is the command that starts another run of the policy's stage.
+func runCommandOf(run api.Run) string {
+	if run.Stage == "" {
+		return "curfew run " + run.Policy
+	}
+	return "curfew run " + run.Policy + " --stage " + run.Stage
 }
 
 // reason says why a run is as it is.

@@ -123,7 +123,7 @@ func (s *site) uninstall() {
 		s.exec("DROP SCHEMA curfew CASCADE")
 		return
 	}
-	for _, table := range []string{"layout", "receipt", "tombstone", "hold", "hold_epoch"} {
+	for _, table := range []string{"layout", "receipt", "tombstone", "hold", "hold_epoch", "passage"} {
 		s.exec("DROP TABLE curfew_" + table)
 	}
 	s.exec("GRANT SELECT ON * TO " + s.role)

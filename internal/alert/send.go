@@ -3,19 +3,17 @@ package alert
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
+	"curfew.dev/curfew/internal/deliver"
 	"curfew.dev/curfew/internal/ledger"
 )
 
@@ -125,36 +123,21 @@ func (e *answerError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", e.status, http.StatusText(e.status)))
 }
 
-// webhook signs as Standard Webhooks says.
+// webhook is a receiver that is signed to.
 type webhook struct {
-	url string
-	key []byte // nil: not signed
+	url    string
+	signer *deliver.Signer
 }
 
 func newWebhook(address, secret string) (*webhook, error) {
 	if _, err := url.Parse(address); err != nil {
 		return nil, errors.New("alert: the webhook's address cannot be read") // the error would repeat it
 	}
-	w := &webhook{url: address}
-	if secret == "" {
-		return w, nil
+	signer, err := deliver.NewSigner(secret)
+	if err != nil {
+		return nil, fmt.Errorf("alert: %w", err)
 	}
-	coded, found := strings.CutPrefix(secret, "whsec_")
-	key, err := base64.StdEncoding.DecodeString(coded)
-	if !found || err != nil || len(key) == 0 {
-		return nil, errors.New("alert: the webhook's secret is whsec_ and base64")
-	}
-	w.key = key
-	return w, nil
-}
-
-// sign is the signature of a message: of its id, the second it is sent at and its
-// body, so that none of them can be exchanged.
-func (w *webhook) sign(id string, at time.Time, body []byte) string {
-	mac := hmac.New(sha256.New, w.key)
-	fmt.Fprintf(mac, "%s.%d.", id, at.Unix())
-	mac.Write(body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return &webhook{address, signer}, nil
 }
 
 func (a *Loop) post(ctx context.Context, x ledger.Alert) error {
@@ -178,11 +161,7 @@ func (a *Loop) post(ctx context.Context, x ledger.Alert) error {
 	id := "msg_" + hex.EncodeToString(sum[:16])
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "curfew")
-	req.Header.Set("Webhook-Id", id)
-	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	if a.webhook.key != nil {
-		req.Header.Set("Webhook-Signature", a.webhook.sign(id, now, x.Body))
-	}
+	a.webhook.signer.Sign(req.Header, id, now, x.Body)
 	return a.do(req, now)
 }
 
@@ -228,18 +207,7 @@ func (a *Loop) do(req *http.Request, now time.Time) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
 	}
-	return &answerError{res.StatusCode, retryAfter(res.Header.Get("Retry-After"), now)}
-}
-
-// retryAfter reads seconds or an HTTP date.
-func retryAfter(value string, now time.Time) time.Duration {
-	if n, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(n) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(at.Sub(now), 0)
-	}
-	return 0
+	return &answerError{res.StatusCode, deliver.RetryAfter(res.Header.Get("Retry-After"), now)}
 }
 
 // sayNoAddress takes the address out of an error of the client: it is a secret.

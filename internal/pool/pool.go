@@ -20,7 +20,9 @@ import (
 // Run is what a pool must know of a run to work on it. Every request has it: a pool remembers nothing that counts.
 type Run struct {
 	ID       string          `json:"run"`
-	Revision string          `json:"revision"` // the policy text stored with the run, to the byte
+	Stage    string          `json:"stage,omitempty"`
+	Live     bool            `json:"live,omitempty"` // a schedule chose as_of
+	Revision string          `json:"revision"`       // the policy text stored with the run, to the byte
 	AsOf     time.Time       `json:"as_of"`
 	Cutoff   time.Time       `json:"cutoff"`
 	Mode     string          `json:"mode"`

@@ -107,6 +107,9 @@ func (j *Job) rehearse(ctx context.Context, w Work) (*Result, error) {
 		if err != nil {
 			return nil, redact(err)
 		}
+		if open, _, err = x.gate(ctx, open, t); err != nil {
+			return nil, redact(err)
+		}
 		kept, err := x.keptBy(ctx, open, t)
 		if err != nil {
 			return nil, redact(err)

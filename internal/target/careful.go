@@ -47,6 +47,10 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 			return err
 		}
 	}
+	free, settled, err := x.gate(ctx, free, t)
+	if err != nil {
+		return err
+	}
 	outcome := x.j.outcome()
 	before := len(t.byOutcome[outcome])
 	if x.j.family != nil {
@@ -57,7 +61,7 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 	if err != nil {
 		return err
 	}
-	done := slices.Concat(t.byOutcome[outcome][before:], t.byOutcome["held"], t.byOutcome["locked"], t.deferred)
+	done := slices.Concat(t.byOutcome[outcome][before:], t.byOutcome["held"], t.byOutcome["locked"], t.deferred, settled)
 	for _, n := range t.rows {
 		done = append(done, n.key)
 	}

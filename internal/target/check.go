@@ -81,7 +81,10 @@ func Judge(p *policy.Policy, t *Table, s Server) []Finding {
 	}
 	j.key()
 	j.trigger()
-	if j.dependents() {
+	switch {
+	case p.Action.Kind.Tells():
+		j.message()
+	case j.dependents():
 		j.cascades()
 		j.triggers()
 	}
@@ -104,11 +107,16 @@ func (j *judgement) doubleQuotes() {
 	if j.s.Engine != MySQL {
 		return
 	}
-	privacy := ""
+	privacy, query := "", ""
 	if j.p.Privacy != nil {
 		privacy = j.p.Privacy.Expr
 	}
-	for _, part := range []struct{ name, sql string }{{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}, {"privacy", privacy}} {
+	if m := j.p.Action.Message; m != nil {
+		query = m.Query
+	}
+	for _, part := range []struct{ name, sql string }{
+		{"where", j.p.Where}, {"unless", j.p.Unless}, {"expr", j.p.Trigger.Expr}, {"privacy", privacy}, {"the query of email", query},
+	} {
 		if strings.Contains(literalOrName.ReplaceAllString(part.sql, ""), `"`) {
 			j.add(LevelRefuse, "double_quotes", "write `column` with backquotes, and 'text' with single quotes",
 				"%s has a double quote: MySQL reads \"word\" as a text and not as a column, so the condition would not be about the row", part.name)
@@ -370,7 +378,7 @@ func (j *judgement) rights() {
 		refuse(LevelRefuse, "no_select", grant("SELECT"), "role %s may not SELECT from %s", j.s.Role, j.t.Label)
 	}
 	switch {
-	case j.s.Engine == SQLite: // see read_only
+	case j.s.Engine == SQLite, j.p.Action.Kind.Tells(): // see read_only; a row that is told of stays as it is
 	case edits(j.p.Action.Kind):
 		if !pr.Update {
 			refuse(j.onlyEnforce(), "no_update", grant("UPDATE"), "role %s may not UPDATE %s", j.s.Role, j.t.Label)

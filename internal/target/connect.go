@@ -100,7 +100,10 @@ func (d *DB) Server(ctx context.Context) (Server, error) {
 }
 
 // Now is the database's clock.
-func (d *DB) Now(ctx context.Context) (time.Time, error) {
+func (d *DB) Now(ctx context.Context) (time.Time, error) { return d.clockIn(ctx, d.SQL) }
+
+// clockIn asks over a connection that is open already.
+func (d *DB) clockIn(ctx context.Context, c querier) (time.Time, error) {
 	if d.clock != nil && d.Engine == SQLite {
 		return d.clock().UTC().Truncate(time.Microsecond), nil
 	}
@@ -110,7 +113,7 @@ func (d *DB) Now(ctx context.Context) (time.Time, error) {
 		SQLite:   `SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')`,
 	}
 	var s string
-	if err := d.SQL.QueryRowContext(ctx, text[d.Engine]).Scan(&s); err != nil {
+	if err := c.QueryRowContext(ctx, text[d.Engine]).Scan(&s); err != nil {
 		return time.Time{}, fmt.Errorf("clock of database %q: %w", d.Name, redact(err))
 	}
 	t, err := time.Parse("2006-01-02 15:04:05.999999", s)

@@ -29,6 +29,9 @@ func (j *Job) Count(ctx context.Context) (Count, error) {
 }
 
 func (j *Job) count(ctx context.Context) (c Count, err error) {
+	if j.byRow() {
+		return j.countStage(ctx)
+	}
 	c, err = j.CountDue(ctx)
 	if err != nil || c.Due == 0 {
 		return c, err

@@ -85,9 +85,9 @@ func (j *Job) becomes(q *query, e edit) {
 }
 
 // undone writes "and not every lasting column already has its value": a row to which the action was done is not planned, judged
-// or changed again.
+// or changed again. In a stage it is what is recorded of the row that says so: its columns may have their values from before.
 func (j *Job) undone(q *query) {
-	if len(j.edits) == 0 {
+	if len(j.edits) == 0 || j.staged() {
 		return
 	}
 	q.add(" AND NOT (")

@@ -53,25 +53,40 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 		}
 		return res, err
 	}
+	var res *Result
+	err := j.again(ctx, func() (err error) {
+		res, err = j.attempt(ctx, asOf, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	res.Took = time.Since(start)
+	return res, nil
+}
+
+// errAgain marks an error of a transaction that is to be tried again at once.
+var errAgain = errors.New("the same again")
+
+// again does a transaction until it met no deadlock and no serialisation failure, and says what its error means for the batch.
+func (j *Job) again(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
-		res, err := j.attempt(ctx, asOf, w)
-		if err == nil {
-			res.Took = time.Since(start)
-			return res, nil
-		}
+		err := do()
 		switch class := classify(err); {
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case class == classStatementTimeout:
-			return nil, fmt.Errorf("%w: %w", ErrTooLong, redact(err))
+			return fmt.Errorf("%w: %w", ErrTooLong, redact(err))
 		case class == classUndefined, isSQLError(err):
-			return nil, j.undefined(ctx, err)
-		case class != classRetryable || attempt == maxAttempts:
-			return nil, redact(err)
+			return j.undefined(ctx, err)
+		case class != classRetryable && !errors.Is(err, errAgain) || attempt == maxAttempts:
+			return redact(err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(time.Duration(1+rand.IntN(20*attempt)) * time.Millisecond):
 		}
 	}
@@ -98,8 +113,10 @@ type execution struct {
 	asOf time.Time
 	// holds narrow every statement to rows that no legal hold names; nil when there is none for this table.
 	holds  []heldCondition
-	points int // numbers the savepoints
-	waits  int // lock timeouts met so far
+	ruled  map[string]ruling // of a stage: the rows it acts on, by key
+	stands time.Time         // and as of when it is recorded
+	points int               // numbers the savepoints
+	waits  int               // lock timeouts met so far
 }
 
 func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, error) {
@@ -123,6 +140,9 @@ func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, err
 	t := f.tally()
 	if t == nil {
 		if t, err = x.change(ctx, w, f); err != nil {
+			return nil, err
+		}
+		if err := x.pass(ctx, w, t); err != nil {
 			return nil, err
 		}
 	}
@@ -151,6 +171,9 @@ func (x *execution) open(ctx context.Context, w Work) (*Result, error) {
 		return nil, err
 	}
 	if err := x.shareHolds(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.stand(ctx); err != nil {
 		return nil, err
 	}
 	done, err := x.claim(ctx, w)

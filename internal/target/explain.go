@@ -33,6 +33,9 @@ type Answers struct {
 	Along       int64    // rows of other tables that would go along
 	Choice      string   // what the data subject chose: one of policy's words, or "none" or "unlisted"; "" where the policy does not ask
 	Last        bool     // keep_last keeps the row
+	// Of a policy with stages: the due instant as passages have it, nil when there is none, and what is recorded of the row.
+	DueUS    *int64
+	Passages []Passage
 	// Faults are the questions that the database could not answer, and why in words that may be shown. The answer to such a
 	// question means nothing.
 	Faults map[Question]string
@@ -88,6 +91,7 @@ func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
 		func() error { return x.ask(ctx, a, AskDue, &a.Due, one, func(q *query) { q.add(" AND "); j.isDue(q) }) },
 		func() error { return x.explainGuards(ctx, one, a) }, // before the trigger: a choice may set when it is due
 		func() error { return x.explainTrigger(ctx, one, a) },
+		func() error { return x.explainStages(ctx, one, a) },
 		func() error {
 			free, err := x.only(ctx, one, x.notHeld)
 			a.Held = len(free) == 0
@@ -261,10 +265,12 @@ func (j *Job) printed() string {
 		return "convert_from(" + x + ", 'LATIN1')"
 	case j.db.Engine == Postgres:
 		return "(" + x + ")::text"
+	case j.db.Engine == MySQL && j.trig.column != nil && j.trig.column.Kind == KindFloat:
+		return "CAST(" + x + " + 0e0 AS CHAR)" // a FLOAT by itself is printed with six digits
 	case j.db.Engine == MySQL:
 		return "CAST(" + x + " AS CHAR)"
 	}
-	return "CAST(" + x + " AS TEXT)"
+	return "+" + x // as it is: SQLite prints a REAL with fifteen digits
 }
 
 // readTrigger reads the trigger as the database prints it.

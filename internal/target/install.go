@@ -15,25 +15,29 @@ import (
 // ErrNotInstalled says that the governed database has none of curfew's tables yet.
 var ErrNotInstalled = errors.New("curfew is not installed in this database")
 
+// ErrOldLayout says that the tables there are of an older curfew, and lack what this one needs.
+var ErrOldLayout = errors.New("curfew's tables there are of an older version")
+
 // ErrHidden says that our role may not read curfew's tables, if they are there: MySQL does not tell the one from the other.
 var ErrHidden = errors.New("our role may not read curfew's tables")
 
 // layout is the version of the tables below. A database with a newer one is refused.
-const layout = 1
+const layout = 2
 
 // InstallSQL is what curfew needs in a governed database: one statement an element, each safe to run again.
 //
 // receipt holds what each batch did; it is written in the transaction of the change. hold holds the legal holds in force.
 // hold_epoch is what a batch locks in share and the placing of a hold locks alone, so that a hold waits for the batches
 // in flight and every later batch sees it (PostgreSQL uses an advisory lock instead, which waits for milliseconds also
-// under load). tombstone remembers a run whose receipts were dropped, and refuses its late batches.
+// under load). tombstone remembers a run whose receipts were dropped, and refuses its late batches. passage (layout 2) holds which
+// stages a row has passed, for each due instant that it had; the row is named by its keyed hash.
 func InstallSQL(e Engine) []string {
 	switch e {
 	case Postgres:
 		return []string{
 			`CREATE SCHEMA IF NOT EXISTS curfew`,
 			`CREATE TABLE IF NOT EXISTS curfew.layout (version int NOT NULL, installed_at timestamptz NOT NULL DEFAULT clock_timestamp(), installation uuid NOT NULL DEFAULT gen_random_uuid())`,
-			`INSERT INTO curfew.layout (version) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM curfew.layout)`,
+			`INSERT INTO curfew.layout (version) SELECT 2 WHERE NOT EXISTS (SELECT 1 FROM curfew.layout)`,
 			`CREATE TABLE IF NOT EXISTS curfew.receipt (
   batch_key bytea PRIMARY KEY, run text NOT NULL, seq bigint NOT NULL, policy text NOT NULL, stage text NOT NULL, relation text NOT NULL,
   as_of timestamptz NOT NULL, cutoff timestamptz NOT NULL, planned bigint, outcomes text, cascaded bigint, detail text,
@@ -43,11 +47,16 @@ func InstallSQL(e Engine) []string {
 			`CREATE TABLE IF NOT EXISTS curfew.tombstone (run text PRIMARY KEY, receipts bigint NOT NULL, dropped_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE TABLE IF NOT EXISTS curfew.hold (id text PRIMARY KEY, name text NOT NULL, relation text NOT NULL, conditions text NOT NULL, placed_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE INDEX IF NOT EXISTS hold_relation ON curfew.hold (relation)`,
+			`CREATE TABLE IF NOT EXISTS curfew.passage (
+  policy text NOT NULL, row_hash bytea NOT NULL, stage text NOT NULL, due_us bigint NOT NULL, state text NOT NULL, as_of_us bigint NOT NULL,
+  run text NOT NULL, batch_key bytea, attempt int NOT NULL, detail text NOT NULL, changed_at timestamptz NOT NULL,
+  PRIMARY KEY (policy, row_hash, stage, due_us))`,
+			`UPDATE curfew.layout SET version = 2 WHERE version < 2`, // last: all that it stands for is there
 		}
 	case MySQL:
 		return []string{
 			`CREATE TABLE IF NOT EXISTS curfew_layout (one TINYINT NOT NULL PRIMARY KEY DEFAULT 1, version INT NOT NULL, installed_at DATETIME(6) NOT NULL, installation CHAR(36) NOT NULL) ENGINE=InnoDB`,
-			`INSERT IGNORE INTO curfew_layout (one, version, installed_at, installation) VALUES (1, 1, UTC_TIMESTAMP(6), UUID())`,
+			`INSERT IGNORE INTO curfew_layout (one, version, installed_at, installation) VALUES (1, 2, UTC_TIMESTAMP(6), UUID())`,
 			`CREATE TABLE IF NOT EXISTS curfew_receipt (
   batch_key VARBINARY(32) NOT NULL PRIMARY KEY, run CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, seq BIGINT NOT NULL,
   policy VARCHAR(255) NOT NULL, stage VARCHAR(255) NOT NULL, relation VARCHAR(255) NOT NULL, as_of DATETIME(6) NOT NULL, cutoff DATETIME(6) NOT NULL,
@@ -57,11 +66,16 @@ func InstallSQL(e Engine) []string {
 			`CREATE TABLE IF NOT EXISTS curfew_hold (id VARCHAR(64) NOT NULL PRIMARY KEY, name VARCHAR(255) NOT NULL, relation VARCHAR(255) NOT NULL, conditions TEXT NOT NULL, placed_at DATETIME(6) NOT NULL, KEY relation (relation)) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`,
 			`CREATE TABLE IF NOT EXISTS curfew_hold_epoch (one TINYINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL) ENGINE=InnoDB`,
 			`INSERT IGNORE INTO curfew_hold_epoch (one, epoch) VALUES (1, 0)`,
+			`CREATE TABLE IF NOT EXISTS curfew_passage (
+  policy VARCHAR(255) NOT NULL, row_hash BINARY(16) NOT NULL, stage VARCHAR(255) NOT NULL, due_us BIGINT NOT NULL, state VARCHAR(16) NOT NULL, as_of_us BIGINT NOT NULL,
+  run VARCHAR(64) NOT NULL, batch_key VARBINARY(32) NULL, attempt INT NOT NULL, detail TEXT NOT NULL, changed_at DATETIME(6) NOT NULL,
+  PRIMARY KEY (policy, row_hash, stage, due_us)) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`,
+			`UPDATE curfew_layout SET version = 2 WHERE version < 2`,
 		}
 	default:
 		return []string{
 			`CREATE TABLE IF NOT EXISTS curfew_layout (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, installed_at TEXT NOT NULL, installation TEXT NOT NULL)`,
-			`INSERT INTO curfew_layout (one, version, installed_at, installation) VALUES (1, 1, strftime('%Y-%m-%d %H:%M:%f', 'now'), lower(hex(randomblob(16)))) ON CONFLICT DO NOTHING`,
+			`INSERT INTO curfew_layout (one, version, installed_at, installation) VALUES (1, 2, strftime('%Y-%m-%d %H:%M:%f', 'now'), lower(hex(randomblob(16)))) ON CONFLICT DO NOTHING`,
 			`CREATE TABLE IF NOT EXISTS curfew_receipt (
   batch_key BLOB NOT NULL PRIMARY KEY, run TEXT NOT NULL, seq INTEGER NOT NULL, policy TEXT NOT NULL, stage TEXT NOT NULL, relation TEXT NOT NULL,
   as_of TEXT NOT NULL, cutoff TEXT NOT NULL, planned INTEGER, outcomes TEXT, cascaded INTEGER, detail TEXT, evidence BLOB, evidence_root BLOB,
@@ -69,6 +83,11 @@ func InstallSQL(e Engine) []string {
 			`CREATE TABLE IF NOT EXISTS curfew_tombstone (run TEXT NOT NULL PRIMARY KEY, receipts INTEGER NOT NULL, dropped_at TEXT NOT NULL)`,
 			`CREATE TABLE IF NOT EXISTS curfew_hold (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, relation TEXT NOT NULL, conditions TEXT NOT NULL, placed_at TEXT NOT NULL)`,
 			`CREATE INDEX IF NOT EXISTS curfew_hold_relation ON curfew_hold (relation)`,
+			`CREATE TABLE IF NOT EXISTS curfew_passage (
+  policy TEXT NOT NULL, row_hash BLOB NOT NULL, stage TEXT NOT NULL, due_us INTEGER NOT NULL, state TEXT NOT NULL, as_of_us INTEGER NOT NULL,
+  run TEXT NOT NULL, batch_key BLOB, attempt INTEGER NOT NULL, detail TEXT NOT NULL, changed_at TEXT NOT NULL,
+  PRIMARY KEY (policy, row_hash, stage, due_us)) WITHOUT ROWID`,
+			`UPDATE curfew_layout SET version = 2 WHERE version < 2`,
 		}
 	}
 }
@@ -167,6 +186,7 @@ func GrantSQL(e Engine, role string, tables []Use, reads []string) []string {
 			"GRANT SELECT ON curfew.layout, curfew.hold TO " + d.ident(role),
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew.receipt TO " + d.ident(role),
 			"GRANT SELECT, INSERT ON curfew.tombstone TO " + d.ident(role),
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew.passage TO " + d.ident(role),
 		}
 		for _, t := range tables {
 			schema, name := parts(t.Table)
@@ -188,6 +208,7 @@ func GrantSQL(e Engine, role string, tables []Use, reads []string) []string {
 			"GRANT SELECT, UPDATE ON curfew_hold_epoch" + to,
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew_receipt" + to,
 			"GRANT SELECT, INSERT ON curfew_tombstone" + to,
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew_passage" + to,
 			// Without it MySQL hides which tables reference ours, and with them what a delete would take along.
 			"GRANT REFERENCES ON *" + to,
 		}
@@ -228,6 +249,8 @@ func (db *DB) Installed(ctx context.Context) error {
 		return redact(err)
 	case version > layout:
 		return fmt.Errorf("curfew's tables there have layout %d; this program knows up to %d: use a newer curfew", version, layout)
+	case version < layout:
+		return fmt.Errorf("%w: they have layout %d, and %d is needed", ErrOldLayout, version, layout)
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ type JobOptions struct {
 	Table  *Table
 	AsOf   time.Time
 	Cutoff time.Time
+	// Live says that nobody chose the as_of: a run whose instant has long passed, because it makes up for missed ones or was
+	// interrupted, records its stage as passed when it was, so that what counts from the stage is not due at once.
+	Live   bool
 	Shadow bool
 	Run    string // run id; names the receipts
 	Keys   *keyring.Keyring
@@ -42,6 +45,9 @@ type Job struct {
 	bound    bound  // the cutoff; a row at it is due too when the policy says at_cutoff: due
 	atOnce   *bound // the run's instant, where a data subject may choose that nothing is kept
 	floor    *bound // implausible_before
+	reached  *bound // of a reminder: rows before it are a nearer stage's
+	asOf     time.Time
+	live     bool
 	strategy Strategy
 	blocks   atomic.Int64 // ByPlace: how many blocks the next page looks at
 	// careful is set when one statement would not be safe: the policy's own SQL reads other tables, or rows that go along
@@ -53,7 +59,6 @@ type Job struct {
 	family      *family      // of a delete with dependents; else nil
 
 	edits       []edit // set and anonymise: what becomes of each row
-	asOf        time.Time
 	keys        *keyring.Keyring
 	fingerprint string
 	began       Start
@@ -80,7 +85,10 @@ func (j *Job) readsOthers() bool {
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {
 	d := dialectFor(db.server)
-	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, asOf: o.AsOf, keys: o.Keys, log: o.Logger}
+	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, asOf: o.AsOf, live: o.Live}
+	if o.Cutoff.After(o.AsOf) && o.Policy.Action.Kind != policy.Notify {
+		return nil, fmt.Errorf("the cutoff %s is after as_of %s, and only notify may come before the due instant", o.Cutoff.Format(time.RFC3339), o.AsOf.Format(time.RFC3339))
+	}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
@@ -145,6 +153,9 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 			}
 		}
 	}
+	if o.Policy.Action.Kind.Tells() { // rows stay, and so does all that hangs on them
+		j.restricting, j.cascading = nil, nil
+	}
 	if j.family != nil {
 		j.cascading = j.family.cascading()
 		j.restricting = slices.DeleteFunc(j.restricting, func(fk ForeignKey) bool {
@@ -155,6 +166,7 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	if db.Engine != SQLite { // SQLite has one writer: what a statement reads cannot change under it
 		j.careful = j.careful || o.Policy.Unless != "" || j.readsOthers()
 	}
+	j.bindStage(step)
 	return j, nil
 }
 
@@ -206,6 +218,10 @@ func (j *Job) dueBy(q *query, choice bool) {
 	if j.floor != nil {
 		q.add(" AND NOT ")
 		j.d.due(q, x, j.trig, *j.floor)
+	}
+	if j.reached != nil {
+		q.add(" AND NOT ")
+		j.d.due(q, x, j.trig, *j.reached)
 	}
 }
 

@@ -14,6 +14,10 @@ func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err er
 	if !j.trig.ordered() {
 		return nil, false, nil
 	}
+	if j.byRow() {
+		due, known, err = j.oldestOfStage(ctx)
+		return due, known, redact(err)
+	}
 	x := &execution{j: j, c: j.db.SQL}
 	if x.holds, err = x.readHolds(ctx); err != nil && classify(err) != classUndefined {
 		return nil, false, redact(err)

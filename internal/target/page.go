@@ -15,6 +15,9 @@ const (
 	phaseRetry      = "retry" // rows that an earlier batch handed on: found locked, or in a batch that took too long
 )
 
+// Unreadable is the phase of the batch that only counts.
+const Unreadable = phaseUnreadable
+
 // A cursor is how far the scan came: everything up to and including at in this phase has been handed out.
 type cursor struct {
 	phase string
@@ -70,6 +73,12 @@ func (j *Job) Page(ctx context.Context, at []byte, n int) (Page, error) {
 		p, err := j.pageStep(ctx, at, n)
 		if err != nil && (classify(err) == classUndefined || isSQLError(err)) {
 			return p, j.undefined(ctx, err)
+		}
+		if err == nil {
+			p.Batch, err = j.planned(ctx, p.Batch)
+		}
+		if err == nil {
+			p.Batch, err = j.untold(ctx, p.Batch)
 		}
 		if err != nil || p.Done || p.Batch != nil || time.Since(start) > emptySteps {
 			return p, redact(err)

@@ -13,9 +13,9 @@ import (
 // A batch is a range of addresses and no list of keys: it finds its rows itself, in its own transaction. How many there will be
 // is an estimate. One that finds far more, or the table rewritten, changes nothing and hands its range on, to be cut smaller.
 
-// placeable reports whether addresses can be ranges here.
+// placeable reports whether addresses can be ranges here: not where rows are told of, one by one and by their keys.
 func (j *Job) placeable() bool {
-	return j.db.Engine == Postgres && j.db.server.Major >= 14 && !j.t.Partitioned && !j.t.IsView
+	return !j.byRow() && j.db.Engine == Postgres && j.db.server.Major >= 14 && !j.t.Partitioned && !j.t.IsView
 }
 
 // ChooseStrategy decides how the run pages, from the planner's estimate and the table's statistics. It costs one EXPLAIN.

@@ -33,6 +33,12 @@ func (j *Job) Probe(ctx context.Context) ([]Finding, error) {
 			j.chosen(q, slices.Concat(p.Never, p.Default, p.Forever))
 		}})
 	}
+	if m := j.p.Action.Message; m != nil && m.Query != "" {
+		pieces = append(pieces, struct {
+			setting, sql string
+			write        func(*query)
+		}{"the query of email", m.Query, func(q *query) { j.address(q, 0); q.add(" IS NOT NULL") }})
+	}
 	out, err := j.probeDependents(ctx)
 	if err != nil {
 		return out, err
@@ -136,6 +142,10 @@ var ownNeeds = []ownNeed{
 		"VALUES ('', '', 0, '', '', '', '2000-01-01', '2000-01-01', '', '2000-01-01')"},
 	{"receipt", "UPDATE", "UPDATE @receipt SET planned = 0 WHERE run = ''"},
 	{"tombstone", "SELECT", "SELECT run FROM @tombstone"},
+	{"passage", "SELECT", "SELECT run FROM @passage"},
+	{"passage", "INSERT", "INSERT INTO @passage (policy, row_hash, stage, due_us, state, as_of_us, run, attempt, detail, changed_at) VALUES ('', '', '', 0, '', 0, '', 0, '', '2000-01-01')"},
+	{"passage", "UPDATE", "UPDATE @passage SET attempt = 0 WHERE run = ''"},
+	{"passage", "DELETE", "DELETE FROM @passage WHERE run = ''"},
 }
 
 // CheckOwn says what our role may not do with curfew's own tables, which are there. What is missing keeps a run from changing

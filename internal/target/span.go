@@ -39,10 +39,10 @@ func decodeSpan(b []byte) (span, error) {
 	return s, nil
 }
 
-// spans reports whether the job pages by spans. Not over partitions: attaching one brings old versions that were not there when
+// spans reports whether the job pages by spans. Not where rows stay and their keys are asked for anyway; not over partitions: attaching one brings old versions that were not there when
 // the keys were read.
 func (j *Job) spans() bool {
-	return j.db.Engine == Postgres && j.strategy == ByTrigger && !j.t.Partitioned
+	return j.db.Engine == Postgres && j.strategy == ByTrigger && !j.t.Partitioned && !j.byRow()
 }
 
 // regclass is the table as an expression.

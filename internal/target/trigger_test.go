@@ -214,6 +214,7 @@ func (l *lab) checkTrigger(d declaration, c time.Time, at policy.AtCutoff, index
 		lit, denotes := d.write(l.engine, t, loc)
 		samples = append(samples, sample{lit, &denotes})
 	}
+	plain := len(samples)
 	if d.extra != nil {
 		samples = append(samples, d.extra(l.engine)...)
 	}
@@ -248,6 +249,7 @@ func (l *lab) checkTrigger(d declaration, c time.Time, at policy.AtCutoff, index
 		l.Fatal(err)
 	}
 	l.exec("DELETE FROM " + j.d.own("receipt"))
+	l.checkDueInstants(j, samples, plain)
 	got := l.drain(j, 13)
 	if diff := cmp.Diff(stay, l.ids("SELECT id FROM trig ORDER BY id")); diff != "" {
 		l.Errorf("rows that stay (-want +got):\n%s", diff)

@@ -19,6 +19,7 @@ type Worker struct {
 	KeyID  string          // of the key that row hashes are made with
 	Waits  []time.Duration // between attempts while the database is out of reach
 	Logger *slog.Logger
+	Tell   *Telling // for a policy whose action is done outside of the database
 }
 
 // Result is a batch that was executed.
@@ -84,7 +85,7 @@ func (w *Worker) Execute(ctx context.Context, work target.Work) (Result, error) 
 }
 
 func (w *Worker) once(ctx context.Context, work target.Work) (Result, error) {
-	res, err := w.Job.Execute(ctx, w.AsOf, work)
+	res, err := w.do(ctx, work)
 	tooLong := errors.Is(err, target.ErrTooLong)
 	if tooLong {
 		res, err = w.Job.Void(ctx, w.AsOf, work, err)
@@ -97,9 +98,20 @@ func (w *Worker) once(ctx context.Context, work target.Work) (Result, error) {
 	return r, nil
 }
 
+func (w *Worker) do(ctx context.Context, work target.Work) (*target.Result, error) {
+	if w.Tell != nil && work.Phase != target.Unreadable {
+		return w.tell(ctx, work)
+	}
+	return w.Job.Execute(ctx, w.AsOf, work)
+}
+
 // GiveUp settles a batch that failed for good: each of its rows is recorded as failed, with the reason.
 func (w *Worker) GiveUp(ctx context.Context, work target.Work, reason error) (Result, error) {
-	res, err := w.Job.GiveUp(ctx, w.AsOf, work, reason)
+	giveUp := func() (*target.Result, error) { return w.Job.GiveUp(ctx, w.AsOf, work, reason) }
+	if w.Tell != nil && work.Phase != target.Unreadable {
+		giveUp = func() (*target.Result, error) { return w.giveUpTelling(ctx, work, reason) }
+	}
+	res, err := giveUp()
 	if stop := AsStop(err); stop != nil {
 		return Result{}, stop
 	}
