@@ -69,7 +69,7 @@ type Explanation struct {
 
 // Condition is one of the questions that decide about a row.
 type Condition struct {
-	Name   string `json:"name"`   // exists, in_scope, trigger, due, guard, hold, children
+	Name   string `json:"name"`   // exists, in_scope, open, trigger, due, guard, hold, children
 	Passes *bool  `json:"passes"` // true: speaks for the change; null: could not be asked
 	Detail string `json:"detail"`
 }

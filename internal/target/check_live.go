@@ -62,6 +62,9 @@ func (j *judgement) indexes() {
 			j.out[len(j.out)-1].Statement = j.createIndex(j.t.Schema, j.t.Name, distinct(append([]string{tr.column.Name}, names(key)...)))
 		}
 	}
+	if edits(j.p.Action.Kind) {
+		return // no row goes, and none is asked for its children
+	}
 	seen := map[string]bool{}
 	for _, fk := range j.t.Children {
 		schema, table := parts(fk.Child)
