@@ -46,7 +46,11 @@ func (c *Curfew) Explain(ctx context.Context, name string, key []string) (api.Ex
 	e.Row, e.Exists, e.Trigger, e.DueAt = a.Row, a.Exists, a.Instant, a.DueAt
 	e.Due = a.Exists && a.InScope && !a.Done && a.Due
 	if f := a.Fate; f != nil {
-		e.DeletedAt, e.DeletedBy = &f.At, f.Run
+		if e.DeletedBy = f.Run; f.Was == "archived" {
+			e.ArchivedAt = &f.At
+		} else {
+			e.DeletedAt = &f.At
+		}
 	}
 	e.Conditions, e.Verdict = explainWords(p, e, a)
 	return e, nil
