@@ -79,7 +79,11 @@ func (c *Curfew) explain(ctx context.Context, p *policy.Policy, key []string) (a
 	e.Row, e.Exists, e.Trigger, e.DueAt = a.Row, a.Exists, a.Instant, a.DueAt
 	e.Due = a.Exists && a.InScope && !a.Done && a.Due
 	if f := a.Fate; f != nil {
-		e.DeletedAt, e.DeletedBy = &f.At, f.Run
+		if e.DeletedBy = f.Run; f.Was == "archived" {
+			e.ArchivedAt = &f.At
+		} else {
+			e.DeletedAt = &f.At
+		}
 	}
 	e.Stages = explainStages(p, a, asOf)
 	e.Conditions, e.Verdict = explainWords(p, e, a)

@@ -70,9 +70,10 @@ type Explanation struct {
 	Exists     bool        `json:"exists"`
 	Trigger    *time.Time  `json:"trigger"` // as an instant; null when it is none
 	DueAt      *time.Time  `json:"due_at"`
-	Due        bool        `json:"due"`        // a run at as_of would take it up
-	DeletedAt  *time.Time  `json:"deleted_at"` // of a row that is not there: when a receipt says it was deleted; else null
-	DeletedBy  string      `json:"deleted_by"` // the run that deleted it; "" when no receipt tells
+	Due        bool        `json:"due"`                   // a run at as_of would take it up
+	DeletedAt  *time.Time  `json:"deleted_at"`            // of a row that is not there: when a receipt says it was deleted; else null
+	ArchivedAt *time.Time  `json:"archived_at,omitempty"` // instead, of a row that a run moved to its archive
+	DeletedBy  string      `json:"deleted_by"`            // the run that deleted or archived it; "" when no receipt tells
 	Conditions []Condition `json:"conditions"`
 	Verdict    string      `json:"verdict"` // one sentence
 
@@ -102,7 +103,7 @@ type StageState struct {
 
 // Condition is one of the questions that decide about a row.
 type Condition struct {
-	Name   string `json:"name"`   // exists, in_scope, trigger, due, guard, hold, children
+	Name   string `json:"name"`   // exists, in_scope, open, trigger, due, guard, hold, children
 	Passes *bool  `json:"passes"` // true: speaks for the change; null: could not be asked
 	Detail string `json:"detail"`
 }

@@ -55,6 +55,7 @@ func (p *printer) explanation(e api.Explanation) {
 		[2]string{"trigger", instantOr(e.Trigger, "")},
 		[2]string{"due at", instantOr(e.DueAt, "")},
 		[2]string{"deleted", instantOr(e.DeletedAt, "")},
+		[2]string{"archived", instantOr(e.ArchivedAt, "")},
 		[2]string{"by run", e.DeletedBy},
 	)
 	p.linef("")

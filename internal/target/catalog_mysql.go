@@ -65,7 +65,7 @@ func mysqlArgs(t *Table) []any { return []any{t.Schema, t.Name} }
 func (d *DB) mysqlColumns(ctx context.Context, t *Table) error {
 	rows, err := d.SQL.QueryContext(ctx, `
 		SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE = 'NO', COALESCE(COLLATION_NAME, ''), ORDINAL_POSITION,
-		       COALESCE(GENERATION_EXPRESSION, '') <> '', LOWER(EXTRA) LIKE '%on update%', COLUMN_DEFAULT IS NOT NULL OR LOWER(EXTRA) LIKE '%auto_increment%'
+		       COALESCE(GENERATION_EXPRESSION, '') <> '', LOWER(EXTRA) LIKE '%on update%', COALESCE(COLUMN_DEFAULT, 'NULL') <> 'NULL' OR LOWER(EXTRA) LIKE '%auto_increment%'
 		FROM information_schema.COLUMNS WHERE `+mysqlThis+` ORDER BY ORDINAL_POSITION`, mysqlArgs(t)...)
 	if err != nil {
 		return err

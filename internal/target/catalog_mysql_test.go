@@ -20,7 +20,7 @@ func TestInspectMariaDB(t *testing.T) {
 	want := &Table{
 		Engine: MySQL, Name: "kinds", Label: "kinds", Storage: "InnoDB", Blocks: 1,
 		Columns: []Column{
-			{Name: "id", Type: "int", Declared: "int(11) unsigned", Kind: KindInt, NotNull: true, Unsigned: true, Position: 1},
+			{Name: "id", Type: "int", Declared: "int(11) unsigned", Kind: KindInt, NotNull: true, Unsigned: true, Position: 1, Default: true},
 			{Name: "ti", Type: "tinyint", Declared: "tinyint(1)", Kind: KindInt, Position: 2},
 			{Name: "dc", Type: "decimal", Declared: "decimal(10,2)", Kind: KindDecimal, Position: 3},
 			{Name: "fl", Type: "double", Declared: "double", Kind: KindFloat, Position: 4},
@@ -31,7 +31,7 @@ func TestInspectMariaDB(t *testing.T) {
 			{Name: "uu", Type: "uuid", Declared: "uuid", Kind: KindUUID, Position: 9},
 			{Name: "d", Type: "date", Declared: "date", Kind: KindDate, Position: 10},
 			{Name: "dt", Type: "datetime", Declared: "datetime(6)", Kind: KindTime, NotNull: true, Position: 11},
-			{Name: "ts", Type: "timestamp", Declared: "timestamp", Kind: KindInstant, NotNull: true, Position: 12, OnUpdate: true},
+			{Name: "ts", Type: "timestamp", Declared: "timestamp", Kind: KindInstant, NotNull: true, Position: 12, OnUpdate: true, Default: true},
 			{Name: "tm", Type: "time", Declared: "time", Kind: KindTimeOfDay, Position: 13},
 			{Name: "en", Type: "enum", Declared: "enum('b','a')", Kind: KindEnum, Collation: "utf8mb4_unicode_ci", Position: 14},
 			{Name: "st", Type: "set", Declared: "set('a')", Kind: KindOther, Collation: "utf8mb4_unicode_ci", Position: 15},
@@ -47,7 +47,7 @@ func TestInspectMariaDB(t *testing.T) {
 			{Name: "tx", Columns: []string{"tx"}, Ordered: true, Valid: true, Partial: true},
 			{Name: "vc", Columns: []string{"vc"}, Unique: true, Ordered: true, Valid: true},
 		},
-		Privileges: Privileges{Select: true, Delete: true, Update: true},
+		Privileges: Privileges{Select: true, Delete: true, Update: true, Insert: true},
 	}
 	same(t, "kinds", inspect(t, d, "kinds"), want)
 }

@@ -96,7 +96,7 @@ func (d *DB) pgColumns(ctx context.Context, t *Table) error {
 		       a.attnotnull OR EXISTS (SELECT FROM base s WHERE s.attnum = a.attnum AND s.strict),
 		       CASE WHEN a.attcollation = 0 OR o.collname = 'default' THEN ''
 		            WHEN cn.nspname = 'pg_catalog' THEN o.collname::text ELSE cn.nspname || '.' || o.collname END,
-		       a.attnum, a.attgenerated <> '', a.atthasdef OR a.attidentity <> ''
+		       a.attnum, a.attgenerated <> '', a.atthasdef AND a.attgenerated = '' OR a.attidentity <> ''
 		FROM pg_attribute a
 		JOIN base b ON b.attnum = a.attnum
 		JOIN pg_type y ON y.oid = b.typid AND y.typtype <> 'd'

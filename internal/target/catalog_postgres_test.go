@@ -62,7 +62,7 @@ func TestInspectPostgres(t *testing.T) {
 			{Name: "kinds_u", Columns: []string{"u"}, Unique: true, Ordered: true, Valid: true},
 			{Name: "kinds_vc", Columns: []string{"vc"}, Ordered: true, Valid: true},
 		},
-		Privileges: Privileges{Select: true, Delete: true, Update: true},
+		Privileges: Privileges{Select: true, Delete: true, Update: true, Insert: true},
 	}
 	if got.OID == "" {
 		t.Error("no OID")

@@ -17,7 +17,7 @@ func TestInspectSQLite(t *testing.T) {
 	want := &Table{
 		Engine: SQLite, Name: "kinds", Label: "kinds", EstRows: 500,
 		Columns: []Column{
-			{Name: "id", Type: "INTEGER", Declared: "INTEGER", Kind: KindInt, NotNull: true},
+			{Name: "id", Type: "INTEGER", Declared: "INTEGER", Kind: KindInt, NotNull: true, Default: true},
 			{Name: "n", Type: "TEXT", Declared: "varchar(10)", Kind: KindAny, Collation: "NOCASE", Position: 1},
 			{Name: "at", Type: "NUMERIC", Declared: "DATETIME", Kind: KindAny, NotNull: true, Position: 2},
 			{Name: "any", Type: "BLOB", Kind: KindAny, Position: 3},
@@ -33,7 +33,7 @@ func TestInspectSQLite(t *testing.T) {
 			{Name: "sqlite_autoindex_kinds_1", Columns: []string{"n"}, Unique: true, Ordered: true, Valid: true},
 			{Name: "sqlite_autoindex_kinds_2", Columns: []string{"at", "n"}, Unique: true, Ordered: true, Valid: true},
 		},
-		Privileges: Privileges{Select: true, Delete: true, Update: true},
+		Privileges: Privileges{Select: true, Delete: true, Update: true, Insert: true},
 	}
 	same(t, "kinds", inspect(t, d, "main.KINDS"), want)
 }

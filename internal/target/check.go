@@ -181,7 +181,11 @@ func (j *judgement) table() bool {
 		j.add(LevelInfo, "inheritance", "make a policy for each child that has rows to go", "%s has inheritance children; their rows are not touched", t.Label)
 	}
 	if t.Versioned {
-		j.add(LevelWarn, "system_versioned", "", "%s is system-versioned: a deleted row lives on in its history", t.Label)
+		what := "a deleted row"
+		if edits(j.p.Action.Kind) {
+			what = "what a row was before"
+		}
+		j.add(LevelWarn, "system_versioned", "", "%s is system-versioned: %s lives on in its history", t.Label, what)
 		j.out[len(j.out)-1].Statement = fmt.Sprintf("DELETE HISTORY FROM %s BEFORE SYSTEM_TIME '…'", j.name())
 	}
 	if t.Partitioned {

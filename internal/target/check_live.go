@@ -63,6 +63,9 @@ func (j *judgement) indexes() {
 		}
 	}
 	j.keepLastIndex()
+	if edits(j.p.Action.Kind) || j.p.Action.Kind.Tells() {
+		return // no row goes, and none is asked for its children
+	}
 	j.family, _ = familyOf(j.p, j.t)
 	seen := map[string]bool{}
 	for _, fk := range j.references() {
