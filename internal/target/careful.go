@@ -261,15 +261,7 @@ func (x *execution) changeCounted(ctx context.Context, keys []tuple, t *tally) e
 	var gone []tuple
 	var along int64
 	if x.j.family != nil {
-		err := x.savepoint(ctx, func() (err error) {
-			along, err = x.tearDown(ctx, keys)
-			return err
-		})
-		if err == nil {
-			t.put("deleted", keys...)
-			t.cascaded += along
-		}
-		return err
+		return x.tearDownCounted(ctx, keys, t)
 	}
 	err := x.savepoint(ctx, func() (err error) {
 		if along, err = x.countCascade(ctx, keys); err != nil {

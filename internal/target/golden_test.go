@@ -393,7 +393,8 @@ func TestDestructiveStatements(t *testing.T) {
 
 // Rows are deleted in these functions and nowhere else in the package.
 func TestWhereRowsAreDeleted(t *testing.T) {
-	allowed := []string{"deleteRange", "deleteKeys", "deleteSpan", "DropReceipts", "forget"} // the last two remove rows of our own
+	allowed := []string{"deleteRange", "deleteSpan", "deleteFrom", "DropReceipts", "forget"} // the last two remove rows of our own
+	callers := []string{"deleteKeys", "remove"}                                              // of deleteFrom, which is the beginning of a statement
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -410,6 +411,14 @@ func TestWhereRowsAreDeleted(t *testing.T) {
 		for _, decl := range f.Decls {
 			fn, _ := decl.(*ast.FuncDecl)
 			ast.Inspect(decl, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "deleteFrom" && fn != nil {
+						seen[fn.Name.Name] = true
+						if !slices.Contains(callers, fn.Name.Name) {
+							t.Errorf("%s deletes in %s", name, fn.Name.Name)
+						}
+					}
+				}
 				lit, ok := n.(*ast.BasicLit)
 				if !ok || lit.Kind != token.STRING || !regexp.MustCompile(`(?i)^.\s*(delete\s+from|truncate\s+table|drop\s+table)\b`).MatchString(lit.Value) {
 					return true
@@ -426,7 +435,7 @@ func TestWhereRowsAreDeleted(t *testing.T) {
 			})
 		}
 	}
-	if !seen["deleteRange"] || !seen["deleteKeys"] {
+	if !seen["deleteRange"] || !seen["deleteKeys"] || !seen["remove"] {
 		t.Errorf("seen: %v", seen)
 	}
 }

@@ -70,6 +70,7 @@ type tally struct {
 	rest      *span // a range handed on whole, and about how many rows it has
 	restRows  int
 	cascaded  int64
+	followed  map[string]bool // rows of the governed table that went along with others, and were counted so
 }
 
 type rowNote struct {
@@ -77,7 +78,7 @@ type rowNote struct {
 	outcome, reason string
 }
 
-func newTally() *tally { return &tally{byOutcome: map[string][]tuple{}} }
+func newTally() *tally { return &tally{byOutcome: map[string][]tuple{}, followed: map[string]bool{}} }
 
 func (t *tally) put(outcome string, keys ...tuple) {
 	if len(keys) > 0 {

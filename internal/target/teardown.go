@@ -12,16 +12,49 @@ const removeAtOnce = 5000
 
 var refusedMany = errRefused{"failed", "more rows hang on it than can go in one transaction; make a policy for the largest of their tables"}
 
+// tearDownCounted deletes the rows inside a savepoint, with all that hangs on them, and counts. One of them that went along with
+// another row of the batch before is counted once, as deleted.
+func (x *execution) tearDownCounted(ctx context.Context, keys []tuple, t *tally) error {
+	var rest, went []tuple
+	for _, k := range keys {
+		if t.followed[k.id()] {
+			went = append(went, k)
+		} else {
+			rest = append(rest, k)
+		}
+	}
+	var d *doomed
+	if len(rest) > 0 {
+		err := x.savepoint(ctx, func() (err error) {
+			d, err = x.tearDown(ctx, rest)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		t.cascaded += int64(d.n)
+		for _, k := range d.extra {
+			t.followed[k.id()] = true
+		}
+	}
+	for _, k := range went {
+		delete(t.followed, k.id())
+	}
+	t.cascaded -= int64(len(went))
+	t.put("deleted", keys...)
+	return nil
+}
+
 // tearDown deletes rows of the governed table with all that hangs on them, inside the caller's savepoint: all of it, or an error
-// and nothing. It returns how many others went along.
-func (x *execution) tearDown(ctx context.Context, rows []tuple) (along int64, err error) {
+// and nothing. It returns what went along.
+func (x *execution) tearDown(ctx context.Context, rows []tuple) (*doomed, error) {
 	j := x.j
 	d, err := x.gather(ctx, rows, true, maxHanging)
 	if errors.Is(err, errMany) {
-		return 0, refusedMany
+		return nil, refusedMany
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	hook("gathered")
 	if j.db.Engine == SQLite && j.family.defers {
@@ -29,24 +62,24 @@ func (x *execution) tearDown(ctx context.Context, rows []tuple) (along int64, er
 		// writes now: what is asked here is what it would find.
 		kept, err := x.keepers(ctx, rows, d)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if len(kept) > 0 {
-			return 0, errOrphans{kept[0]}
+			return nil, errOrphans{kept[0]}
 		}
 	}
 	if err := x.constraints(ctx, "DEFERRED"); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, knot := range j.family.knots {
 		if err := x.removeKnot(ctx, knot, d); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	if err := x.removeOwn(ctx, slices.Concat(rows, d.extra)); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return int64(d.n), x.constraints(ctx, "IMMEDIATE")
+	return d, x.constraints(ctx, "IMMEDIATE")
 }
 
 // constraints has PostgreSQL judge those that can be deferred later, so that rows which reference each other in a circle may go
