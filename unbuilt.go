@@ -2,8 +2,14 @@ package curfew
 
 import "curfew.dev/curfew/policy"
 
+// evenUnbuilt lets tests open files whose other actions come to nothing, because they run in shadow mode.
+var evenUnbuilt bool
+
 // unbuilt refuses what the file can say and this version cannot do: to accept and ignore it would promise what nobody keeps.
 func unbuilt(f *policy.File) error {
+	if evenUnbuilt {
+		return nil
+	}
 	for _, p := range stagesOf(f.Policies) {
 		what := ""
 		switch {

@@ -122,3 +122,48 @@ func TestApplyEnvSharedVariable(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestApplyEnvStages: a stage has a variable of its own, which nothing else may mean.
+func TestApplyEnvStages(t *testing.T) {
+	parse := func(more string) (*policy.File, error) {
+		return policy.Parse([]byte(`version: 1
+databases: {main: {url: "sqlite:app.db"}}
+mail: {server: "smtp://mail.example.org:25", from: a@example.org}
+policies:
+  trials:
+    {database: main, table: t, until: u, mode: shadow, schedule: {cron: "0 2 * * *", start_within: 30m}, stages: [
+      {name: remind, at: -7d, action: {notify: {email: e, subject: s, text: t}}, schedule: {cron: "42 6 * * *", overlap: queue}},
+      {name: tear-down, at: 14d, action: delete}]}
+`+more), policy.Options{Path: "curfew.yaml"})
+	}
+	f, err := parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := f.Policies[0].Stages
+	env := map[string]string{"CURFEW_POLICY_TRIALS_CRON": "0 3 * * *", "CURFEW_POLICY_TRIALS_REMIND_CRON": "1 1 * * *", "CURFEW_POLICY_TRIALS_TEAR_DOWN_CRON": "2 2 * * *"}
+	if err := f.ApplyEnv(lookup(env), ""); err != nil {
+		t.Fatal(err)
+	}
+	var got []policy.Schedule
+	for _, s := range f.Policies[0].Stages {
+		got = append(got, *s.Schedule)
+	}
+	want := []policy.Schedule{
+		{Cron: "1 1 * * *", StartWithin: time.Hour, Overlap: "queue", CatchUp: "latest"},
+		{Cron: "2 2 * * *", StartWithin: 30 * time.Minute, Overlap: "skip", CatchUp: "latest"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || f.Policies[0].Schedule.Cron != "0 3 * * *" {
+		t.Errorf("%s\n%+v", diff, f.Policies[0].Schedule)
+	}
+	if before[0].Schedule.Cron != "42 6 * * *" || before[1].Schedule != nil {
+		t.Error("an older reading of the file was changed")
+	}
+	if err := f.ApplyEnv(lookup(map[string]string{"CURFEW_POLICY_TRIALS_REMIND_CRON": "never"}), ""); err == nil || !strings.Contains(err.Error(), "policies.trials.stages.remind.schedule.cron") {
+		t.Errorf("no cron: %v", err)
+	}
+	_, err = parse("  trials-remind: {database: main, table: t, until: u, mode: shadow, action: delete}\n")
+	if err == nil || !strings.Contains(err.Error(), `stage "remind" of policy "trials" and policy "trials-remind" share the environment variable CURFEW_POLICY_TRIALS_REMIND_CRON`) {
+		t.Errorf("one variable for two: %v", err)
+	}
+}
