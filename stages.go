@@ -5,8 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
+	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
 )
 
@@ -122,4 +125,44 @@ func (e *engine) earlierRuns(ctx context.Context, run ledger.Run, p *policy.Poli
 		}
 	}
 	return true, nil
+}
+
+const (
+	// sweepEvery is how often what is recorded of rows that are gone is looked for, and keepPassages how long it is kept at least.
+	sweepEvery   = 24 * time.Hour
+	keepPassages = 30 * 24 * time.Hour
+)
+
+// sweepPassages drops what is recorded of rows that others removed.
+func (e *engine) sweepPassages(ctx context.Context, beat func()) {
+	for _, p := range e.c.file.Policies {
+		if len(p.Stages) == 0 || p.Mode != policy.Enforce || e.c.pool(p.Database) != nil {
+			continue
+		}
+		n, err := e.c.sweepPolicy(ctx, stages(p)[0], e.keys)
+		if err != nil && ctx.Err() == nil {
+			e.c.log.WarnContext(ctx, "passages_kept", "policy", p.Name, "err", err)
+		} else if n > 0 {
+			e.c.log.InfoContext(ctx, "passages_dropped", "policy", p.Name, "rows", n)
+		}
+		beat()
+	}
+}
+
+func (c *Curfew) sweepPolicy(ctx context.Context, p *policy.Policy, keys *keyring.Keyring) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, quietFor/2)
+	defer cancel()
+	db, table, err := c.fit(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	now, err := db.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: now, Cutoff: p.Cutoff(now), Run: "sweep", Keys: keys, Logger: c.log})
+	if err != nil {
+		return 0, err
+	}
+	return job.SweepPassages(ctx, now.Add(-keepPassages))
 }

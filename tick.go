@@ -203,7 +203,12 @@ func (e *engine) told(ctx context.Context, t ledger.Ticked) {
 func (e *engine) watchLag(ctx context.Context, beat func()) error {
 	every := time.NewTicker(lagEvery)
 	defer every.Stop()
+	sweep := time.Now().Add(time.Hour) // not while a service that fails is restarted again and again
 	for {
+		if time.Now().After(sweep) {
+			e.sweepPassages(ctx, beat)
+			sweep = time.Now().Add(sweepEvery)
+		}
 		for _, p := range stagesOf(e.c.file.Policies) {
 			if p.Schedule == nil || e.c.pool(p.Database) != nil { // a pool does not say how old its rows are
 				continue

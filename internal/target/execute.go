@@ -347,7 +347,7 @@ func (x *execution) ofRows(ctx context.Context, err error) bool {
 
 // change does what the policy says to the rows of the batch and accounts for each of them.
 func (x *execution) change(ctx context.Context, w Work, f *finding) (*tally, error) {
-	if x.j.careful || w.Phase == phaseRetry || w.Phase == phaseMoved {
+	if x.j.careful || x.j.staged() || w.Phase == phaseRetry || w.Phase == phaseMoved {
 		return x.changeCarefully(ctx, w, f.keys)
 	}
 	if err := x.waitFor(ctx, quickWait); err != nil {

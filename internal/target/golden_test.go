@@ -137,6 +137,7 @@ func (g *goldenLab) everything() {
 		p.Trigger.Null = policy.NullNever
 	})
 	g.show("implausible_before", func() error { _, err := p.Page(g.Context(), cursor{phase: phaseMain}.encode(), 100); return err })
+	g.stage(one)
 	g.show("the answer of an earlier execution", func() error {
 		g.rec.settled = true
 		defer func() { g.rec.settled = false }()
@@ -198,6 +199,42 @@ func (g *goldenLab) careful(j *Job, name string) {
 	g.show(name+"a batch of rows found locked", func() error { _, err := j.Execute(g.Context(), asOf, g.work(&again[0])); return err })
 	j.shadow = true
 	g.show(name+"a batch of a shadow run", func() error { _, err := j.Execute(g.Context(), asOf, g.work(p.Batch)); return err })
+}
+
+// stage shows a batch of the last stage of a policy, and what is asked and written about passages.
+func (g *goldenLab) stage(key []Column) {
+	g.Helper()
+	j := g.job(key, func(p *policy.Policy) {
+		p.Stages = []policy.Stage{{Name: "end", At: offset("14d"), Where: "owner > 0", Action: p.Action}}
+		whole := *p
+		*p = *g.narrowed(&whole, "end")
+	})
+	p, err := j.Page(g.Context(), cursor{phase: phaseMain}.encode(), 100)
+	if err != nil || p.Batch == nil {
+		g.Fatalf("a page of a stage: %+v, %v", p, err)
+	}
+	g.rec.deletes = true
+	g.show("a batch of a stage", func() error { _, err := j.Execute(g.Context(), asOf, g.work(p.Batch)); return err })
+	g.rec.deletes = false
+	ps := []Passage{{Stage: "end", Row: [16]byte{1}, Due: 7, State: PassageClaimed, AsOf: asOf, Run: "run", BatchKey: goldenKey, Attempt: 1}}
+	g.show("what a row passed, recorded, changed and swept", func() error {
+		if _, err := j.record(g.Context(), j.db.SQL, append(ps, ps...)); err != nil {
+			return err
+		}
+		if _, err := j.move(g.Context(), j.db.SQL, ps[0], PassageSending, 2); err != nil {
+			return err
+		}
+		_, err := j.SweepPassages(g.Context(), asOf)
+		return err
+	})
+}
+
+func (g *goldenLab) narrowed(p *policy.Policy, stage string) *policy.Policy {
+	q, ok := p.Narrow(stage)
+	if !ok {
+		g.Fatalf("no stage %s", stage)
+	}
+	return q
 }
 
 // children shows what is asked of tables that reference ours.
@@ -312,7 +349,7 @@ func TestDestructiveStatements(t *testing.T) {
 			destructive := 0
 			for _, stmt := range g.every {
 				text, _, _ := strings.Cut(stmt, ";\n-- ")
-				own := strings.Contains(text, "INSERT INTO "+d.own("receipt")) || strings.Contains(text, "UPDATE "+d.own("receipt")+" SET")
+				own := strings.Contains(text, "INSERT INTO "+d.own("receipt")) || strings.Contains(text, "UPDATE "+d.own("receipt")+" SET") || strings.Contains(text, " "+d.own("passage")+" ")
 				verb := regexp.MustCompile(`\b(INSERT|UPDATE|DELETE|TRUNCATE|DROP|ALTER|REPLACE|MERGE)\b`).FindString(strings.ReplaceAll(text, "FOR UPDATE", ""))
 				if verb == "" || own {
 					continue

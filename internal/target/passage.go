@@ -283,10 +283,13 @@ func (j *Job) move(ctx context.Context, c querier, to Passage, from PassageState
 var errRecorded = errors.New("the stage is recorded as passed by somebody else: does another program write curfew's tables?")
 
 // forget removes what is recorded of rows that are gone: a row that has their key later is another row.
-func (j *Job) forget(ctx context.Context, c querier, rows [][16]byte) error {
+func (j *Job) forget(ctx context.Context, c querier, rows [][16]byte, only ...func(*query)) error {
 	for chunk := range slices.Chunk(rows, passageChunk) {
 		q := newQuery(j.d).add("DELETE FROM ", j.d.own("passage"), " WHERE policy = ").arg(j.p.Name)
 		q.rowIn(chunk)
+		for _, cond := range only {
+			cond(q)
+		}
 		if _, err := c.ExecContext(ctx, q.String(), q.args...); err != nil {
 			return err
 		}

@@ -238,3 +238,32 @@ func TestLayoutUpgrade(t *testing.T) {
 		}
 	})
 }
+
+// What is recorded of rows that others removed is dropped in time; what is recorded of rows that are there never is.
+func TestSweepPassages(t *testing.T) {
+	onEach(t, func(lab *lab) {
+		defer func(w int) { window = w }(window)
+		window = 2
+		l := lab.trials(nil)
+		for id := range 7 {
+			l.org(id, begun)
+		}
+		l.want("pause", l.do("pause", begun.Add(time.Hour)), "7 set")
+		l.exec("DELETE FROM org WHERE id IN (2, 3, 6)")
+		j := l.job("pause", begun)
+		now, err := l.db.Now(t.Context())
+		if err != nil {
+			l.Fatal(err)
+		}
+		for _, c := range []struct {
+			before        time.Time
+			dropped, left int
+		}{{now.Add(-time.Hour), 0, 7}, {now.Add(time.Hour), 3, 4}, {now.Add(time.Hour), 0, 4}} {
+			n, err := j.SweepPassages(t.Context(), c.before)
+			if left := l.ids("SELECT count(*) FROM " + j.d.own("passage")); err != nil || n != c.dropped || left[0] != c.left {
+				l.Errorf("before %s: %d dropped, %d left, %v", c.before, n, left[0], err)
+			}
+		}
+		l.want("pause once more", l.do("pause", begun.Add(day)), "")
+	})
+}

@@ -162,7 +162,7 @@ func (x *execution) claim(ctx context.Context, w Work) (*Result, error) {
 		cast = "::text::timestamptz"
 	}
 	q := newQuery(j.d).add("INSERT INTO ", j.d.own("receipt"), " (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (")
-	for _, v := range []any{w.Key, j.run, w.Seq, j.p.Name, "", j.p.Table} {
+	for _, v := range []any{w.Key, j.run, w.Seq, j.p.Name, j.p.StageName(), j.p.Table} {
 		q.arg(v).add(", ")
 	}
 	q.arg(at(x.asOf)).add(cast, ", ").arg(at(j.bound.instant)).add(cast, ", ").arg(j.keys.ID()).add(", ", now(j.db.Engine), ")")

@@ -63,7 +63,7 @@ func (c recorderConn) QueryContext(_ context.Context, query string, args []drive
 }
 
 var (
-	selected  = regexp.MustCompile("(?:\"([^\"]+)\"|`([^`]+)`|(ctid))[^,]*? AS (curfew_\\w+)")
+	selected  = regexp.MustCompile("(?:\"([^\"]+)\"|`([^`]+)`|(ctid))(?:[^,]*?|[^,]*, '[^']*'\\)) AS (curfew_\\w+)")
 	goldenRow = map[string]string{"id": "42", "tenant": "acme", "no": "7", "at": "2026-01-02 03:04:05+00", "ctid": "(3,9)"}
 )
 
@@ -79,6 +79,10 @@ func (c recorderConn) answer(query string) [][]driver.Value {
 		return [][]driver.Value{{int64(10), "16385", int64(1)}}
 	case strings.HasPrefix(query, "SELECT pg_relation_filenode"):
 		return [][]driver.Value{{"16385"}}
+	case strings.HasPrefix(query, "SELECT stage, row_hash"):
+		return nil
+	case strings.HasPrefix(query, "SELECT row_hash"):
+		return [][]driver.Value{{goldenKey[:16]}}
 	case strings.HasPrefix(query, "SELECT EXISTS"):
 		return [][]driver.Value{{c.orphans}}
 	}

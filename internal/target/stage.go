@@ -16,12 +16,11 @@ func (j *Job) staged() bool { return j.p.Stage() != nil }
 func (j *Job) byRow() bool { return j.staged() || j.p.Action.Kind.Tells() }
 
 // bindStage makes the job that of one stage. Batches are lists of rows and never ranges, since which rows of a range a stage
-// acts on is more than a condition of a statement can say; and they are locked before they are judged.
+// acts on is more than a condition of a statement can say; and they are locked before they are judged (see change).
 func (j *Job) bindStage(step time.Duration) {
 	if !j.staged() {
 		return
 	}
-	j.careful = true
 	floor, ok := j.p.Floor(j.asOf)
 	if !ok {
 		return

@@ -1013,6 +1013,138 @@ kind <> 'keep'
 -- 1: string 2026-03-29 01:00:00.000000
 -- 2: string -0001-11-30 00:00:00.000000
 
+-- # a batch of a stage
+
+SET SESSION innodb_lock_wait_timeout = 90;
+
+SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE;
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6));
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string end
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+) AND (`owner` = ?) IS NOT TRUE ORDER BY `id` FOR UPDATE SKIP LOCKED;
+-- 1: int64 42
+-- 2: string 2026-03-29 01:00:00.000000
+-- 3: int64 7
+
+SET SESSION innodb_lock_wait_timeout = 1;
+
+SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: int64 42
+
+SELECT `id` AS curfew_0, CAST(`at` AS CHAR) AS curfew_trigger FROM `event` WHERE `id` IN (?);
+-- 1: int64 42
+
+SELECT stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail FROM curfew_passage WHERE policy = ? AND row_hash IN (?) ORDER BY row_hash, stage, due_us;
+-- 1: string events
+-- 2: 16 bytes
+
+SAVEPOINT curfew_1;
+
+DELETE `event` FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+) AND (
+pinned = 1
+) IS NOT TRUE AND (`owner` = ?) IS NOT TRUE;
+-- 1: int64 42
+-- 2: string 2026-03-29 01:00:00.000000
+-- 3: int64 7
+
+RELEASE SAVEPOINT curfew_1;
+
+DELETE FROM curfew_passage WHERE policy = ? AND row_hash IN (?);
+-- 1: string events
+-- 2: 16 bytes
+
+UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, evidence = ?, evidence_root = ?, deferred = ?, completed_at = UTC_TIMESTAMP(6) WHERE batch_key = ?;
+-- 1: int64 1
+-- 2: string {"deleted":1}
+-- 3: int64 0
+-- 4: string {}
+-- 5: 21 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # what a row passed, recorded, changed and swept
+
+INSERT INTO curfew_passage (policy, stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6)), (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6));
+-- 1: string events
+-- 2: string end
+-- 3: 16 bytes
+-- 4: int64 7
+-- 5: string claimed
+-- 6: int64 1774746000000000
+-- 7: string run
+-- 8: 33 bytes
+-- 9: int 1
+-- 10: string 
+-- 11: string events
+-- 12: string end
+-- 13: 16 bytes
+-- 14: int64 7
+-- 15: string claimed
+-- 16: int64 1774746000000000
+-- 17: string run
+-- 18: 33 bytes
+-- 19: int 1
+-- 20: string 
+
+SELECT stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail FROM curfew_passage WHERE policy = ? AND row_hash IN (?, ?) ORDER BY row_hash, stage, due_us;
+-- 1: string events
+-- 2: 16 bytes
+-- 3: 16 bytes
+
+UPDATE curfew_passage SET state = ?, as_of_us = ?, run = ?, batch_key = ?, attempt = ?, detail = ?, changed_at = UTC_TIMESTAMP(6) WHERE policy = ? AND row_hash = ? AND stage = ? AND due_us = ? AND state = ? AND attempt = ?;
+-- 1: string claimed
+-- 2: int64 1774746000000000
+-- 3: string run
+-- 4: 33 bytes
+-- 5: int 1
+-- 6: string 
+-- 7: string events
+-- 8: 16 bytes
+-- 9: string end
+-- 10: int64 7
+-- 11: string sending
+-- 12: int 2
+
+SELECT row_hash FROM curfew_passage WHERE policy = ? GROUP BY row_hash HAVING COUNT(CASE WHEN changed_at < ? THEN 1 END) = COUNT(*) ORDER BY row_hash LIMIT 20000;
+-- 1: string events
+-- 2: string 2026-03-29 01:00:00.000000
+
+SELECT `id` AS curfew_0 FROM `event` WHERE 1 = 1 ORDER BY `id` LIMIT 20000;
+
+DELETE FROM curfew_passage WHERE policy = ? AND row_hash IN (?) AND changed_at < ?;
+-- 1: string events
+-- 2: 16 bytes
+-- 3: string 2026-03-29 01:00:00.000000
+
 -- # the answer of an earlier execution
 
 SELECT batch_key, planned, outcomes, cascaded, detail, evidence_root, deferred FROM curfew_receipt WHERE run = ? AND seq = ?;

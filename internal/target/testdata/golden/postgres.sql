@@ -1405,6 +1405,179 @@ kind <> 'keep'
 -- 2: pgtype.Timestamptz {-0001-11-30 00:00:00 +0000 UTC finite true}
 -- 3: string 2026-01-02 03:04:05+00
 
+-- # a batch of a stage
+
+SET LOCAL lock_timeout = 90000;
+
+SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+
+INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string end
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew.tombstone WHERE run = $1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew.hold;
+
+SET CONSTRAINTS ALL IMMEDIATE;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+) AND ("owner" = $3::text::bigint) IS NOT TRUE ORDER BY "id" FOR UPDATE SKIP LOCKED
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 3: string 7
+
+SET LOCAL lock_timeout = 100;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0, c1) AS (
+SELECT "id" AS curfew_0, to_char("at" AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US BC') AS curfew_trigger FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text, array_agg(c1)::text FROM p;
+-- 1: string {"42"}
+
+SELECT stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail FROM curfew.passage WHERE policy = $1 AND row_hash = ANY($2::text::bytea[]) ORDER BY row_hash, stage, due_us;
+-- 1: string events
+-- 2: string {"\\x64c99d7c4dc5033e6a95ef9415fadbc3"}
+
+SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+DELETE FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = $3::text::bigint) IS NOT TRUE RETURNING "id" AS curfew_0
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+-- 3: string 7
+
+RELEASE SAVEPOINT curfew_1;
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("at" IS NULL OR ("at" < $2)) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+)
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND ("owner" = $2::text::bigint) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+-- 2: string 7
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[]) AND (
+pinned = 1
+) IS NOT TRUE
+) SELECT array_agg(c0)::text FROM p;
+-- 1: string {"42"}
+
+DELETE FROM curfew.passage WHERE policy = $1 AND row_hash = ANY($2::text::bytea[]);
+-- 1: string events
+-- 2: string {"\\x40ccb7edc0b0491db41c4371504cd8b9"}
+
+UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $4, evidence = $5, evidence_root = $6, deferred = $7, completed_at = clock_timestamp() WHERE batch_key = $8;
+-- 1: int64 2
+-- 2: string {"blocked":1,"deleted":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"64c99d7c4dc5033e6a95ef9415fadbc3","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # what a row passed, recorded, changed and swept
+
+INSERT INTO curfew.passage (policy, stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp()), ($11, $12, $13, $14, $15, $16, $17, $18, $19, $20, clock_timestamp()) ON CONFLICT DO NOTHING;
+-- 1: string events
+-- 2: string end
+-- 3: 16 bytes
+-- 4: int64 7
+-- 5: string claimed
+-- 6: int64 1774746000000000
+-- 7: string run
+-- 8: 33 bytes
+-- 9: int 1
+-- 10: string 
+-- 11: string events
+-- 12: string end
+-- 13: 16 bytes
+-- 14: int64 7
+-- 15: string claimed
+-- 16: int64 1774746000000000
+-- 17: string run
+-- 18: 33 bytes
+-- 19: int 1
+-- 20: string 
+
+SELECT stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail FROM curfew.passage WHERE policy = $1 AND row_hash = ANY($2::text::bytea[]) ORDER BY row_hash, stage, due_us;
+-- 1: string events
+-- 2: string {"\\x01000000000000000000000000000000","\\x01000000000000000000000000000000"}
+
+UPDATE curfew.passage SET state = $1, as_of_us = $2, run = $3, batch_key = $4, attempt = $5, detail = $6, changed_at = clock_timestamp() WHERE policy = $7 AND row_hash = $8 AND stage = $9 AND due_us = $10 AND state = $11 AND attempt = $12;
+-- 1: string claimed
+-- 2: int64 1774746000000000
+-- 3: string run
+-- 4: 33 bytes
+-- 5: int 1
+-- 6: string 
+-- 7: string events
+-- 8: 16 bytes
+-- 9: string end
+-- 10: int64 7
+-- 11: string sending
+-- 12: int 2
+
+SELECT row_hash FROM curfew.passage WHERE policy = $1 GROUP BY row_hash HAVING COUNT(CASE WHEN changed_at < $2::text::timestamptz THEN 1 END) = COUNT(*) ORDER BY row_hash LIMIT 20000;
+-- 1: string events
+-- 2: string 2026-03-29 01:00:00.000000
+
+WITH p(c0) AS (
+SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE 1 = 1 ORDER BY "id" LIMIT 20000
+) SELECT array_agg(c0)::text FROM p;
+
+DELETE FROM curfew.passage WHERE policy = $1 AND row_hash = ANY($2::text::bytea[]) AND changed_at < $3::text::timestamptz;
+-- 1: string events
+-- 2: string {"\\x746865206b6579206f66207468652062"}
+-- 3: string 2026-03-29 01:00:00.000000
+
 -- # the answer of an earlier execution
 
 SELECT batch_key, planned, outcomes, cascaded, detail, evidence_root, deferred FROM curfew.receipt WHERE run = $1 AND seq = $2;

@@ -901,6 +901,151 @@ SELECT +"at" AS curfew_0, +"id" AS curfew_1 FROM "event" WHERE (typeof("at") IN 
 kind <> 'keep'
 ) ORDER BY "at", "id" LIMIT 100;
 
+-- # a batch of a stage
+
+INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT DO NOTHING;
+-- 1: 33 bytes
+-- 2: string run
+-- 3: int64 9
+-- 4: string events
+-- 5: string end
+-- 6: string event
+-- 7: string 2026-03-29 01:00:00.000000
+-- 8: string 2026-03-29 01:00:00.000000
+-- 9: string 15874bff
+
+SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
+-- 1: string run
+
+SELECT relation, conditions FROM curfew_hold;
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+) AND ("owner" = ?2) IS NOT TRUE ORDER BY "id";
+-- 1: string 42
+-- 2: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 42
+
+SELECT +"id" AS curfew_0, +"at" AS curfew_trigger FROM "event" WHERE "id" IN (?1);
+-- 1: string 42
+
+SELECT stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail FROM curfew_passage WHERE policy = ?1 AND row_hash IN (?2) ORDER BY row_hash, stage, due_us;
+-- 1: string events
+-- 2: 16 bytes
+
+SAVEPOINT curfew_1;
+
+DELETE FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+) AND (
+pinned = 1
+) IS NOT TRUE AND ("owner" = ?2) IS NOT TRUE RETURNING +"id" AS curfew_0;
+-- 1: string 42
+-- 2: int64 7
+
+RELEASE SAVEPOINT curfew_1;
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1);
+-- 1: string 42
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
+(
+kind <> 'keep'
+) AND (
+owner > 0
+)
+);
+-- 1: string 42
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("owner" = ?2) IS NOT TRUE;
+-- 1: string 42
+-- 2: int64 7
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND (
+pinned = 1
+) IS NOT TRUE;
+-- 1: string 42
+
+DELETE FROM curfew_passage WHERE policy = ?1 AND row_hash IN (?2);
+-- 1: string events
+-- 2: 16 bytes
+
+UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?4, evidence = ?5, evidence_root = ?6, deferred = ?7, completed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE batch_key = ?8;
+-- 1: int64 2
+-- 2: string {"blocked":1,"deleted":1}
+-- 3: int64 0
+-- 4: string {"rows":[{"row":"64c99d7c4dc5033e6a95ef9415fadbc3","outcome":"blocked","reason":"a trigger of the database kept the row"}]}
+-- 5: 42 bytes
+-- 6: 32 bytes
+-- 7: 0 bytes
+-- 8: 33 bytes
+
+-- # what a row passed, recorded, changed and swept
+
+INSERT INTO curfew_passage (policy, stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, strftime('%Y-%m-%d %H:%M:%f', 'now')), (?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT DO NOTHING;
+-- 1: string events
+-- 2: string end
+-- 3: 16 bytes
+-- 4: int64 7
+-- 5: string claimed
+-- 6: int64 1774746000000000
+-- 7: string run
+-- 8: 33 bytes
+-- 9: int 1
+-- 10: string 
+-- 11: string events
+-- 12: string end
+-- 13: 16 bytes
+-- 14: int64 7
+-- 15: string claimed
+-- 16: int64 1774746000000000
+-- 17: string run
+-- 18: 33 bytes
+-- 19: int 1
+-- 20: string 
+
+SELECT stage, row_hash, due_us, state, as_of_us, run, batch_key, attempt, detail FROM curfew_passage WHERE policy = ?1 AND row_hash IN (?2, ?3) ORDER BY row_hash, stage, due_us;
+-- 1: string events
+-- 2: 16 bytes
+-- 3: 16 bytes
+
+UPDATE curfew_passage SET state = ?1, as_of_us = ?2, run = ?3, batch_key = ?4, attempt = ?5, detail = ?6, changed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE policy = ?7 AND row_hash = ?8 AND stage = ?9 AND due_us = ?10 AND state = ?11 AND attempt = ?12;
+-- 1: string claimed
+-- 2: int64 1774746000000000
+-- 3: string run
+-- 4: 33 bytes
+-- 5: int 1
+-- 6: string 
+-- 7: string events
+-- 8: 16 bytes
+-- 9: string end
+-- 10: int64 7
+-- 11: string sending
+-- 12: int 2
+
+SELECT row_hash FROM curfew_passage WHERE policy = ?1 GROUP BY row_hash HAVING COUNT(CASE WHEN changed_at < ?2 THEN 1 END) = COUNT(*) ORDER BY row_hash LIMIT 20000;
+-- 1: string events
+-- 2: string 2026-03-29 01:00:00.000000
+
+SELECT +"id" AS curfew_0 FROM "event" WHERE 1 = 1 ORDER BY "id" LIMIT 20000;
+
+DELETE FROM curfew_passage WHERE policy = ?1 AND row_hash IN (?2) AND changed_at < ?3;
+-- 1: string events
+-- 2: 16 bytes
+-- 3: string 2026-03-29 01:00:00.000000
+
 -- # the answer of an earlier execution
 
 SELECT batch_key, planned, outcomes, cascaded, detail, evidence_root, deferred FROM curfew_receipt WHERE run = ?1 AND seq = ?2;
