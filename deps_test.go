@@ -246,7 +246,7 @@ func TestImportsCatches(t *testing.T) {
 		{"internal/worker/a.go", "github.com/jackc/pgx/v5/stdlib", "only internal/target, internal/ledger"},
 		{"internal/worker/a_test.go", "github.com/jackc/pgx/v5/stdlib", ""},
 		{"internal/target/a.go", "modernc.org/sqlite/lib", ""},
-		{"policy/a.go", "testing/fstest", "only internal/dbtest may"},
+		{"policy/a.go", "testing/fstest", "only internal/dbtest, internal/mailtest may"},
 		{"policy/a.go", "pgregory.net/rapid", "for tests only"},
 		{"policy/a_test.go", "pgregory.net/rapid", ""},
 		{"policy/testdata/a.go", ours + "internal/ledger", ""},
