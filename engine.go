@@ -14,6 +14,7 @@ import (
 	"curfew.dev/curfew/internal/riverq"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/internal/web"
+	"curfew.dev/curfew/internal/worker"
 	"curfew.dev/curfew/policy"
 )
 
@@ -273,6 +274,9 @@ func (e *engine) failed(ctx context.Context, run ledger.Run, err error, last boo
 	default:
 		e.metrics.BatchRetried()
 		e.c.log.WarnContext(ctx, "batch_retried", "run", run.ID, "policy", run.Policy, "err", err)
+		if off := (*worker.PutOffError)(nil); errors.As(err, &off) && off.After > 0 {
+			return &riverq.PutOffError{After: off.After, Err: err}
+		}
 		return err
 	}
 	e.forget(run.ID)

@@ -136,7 +136,7 @@ const (
 // sweepPassages drops what is recorded of rows that others removed.
 func (e *engine) sweepPassages(ctx context.Context, beat func()) {
 	for _, p := range e.c.file.Policies {
-		if len(p.Stages) == 0 || p.Mode != policy.Enforce || e.c.pool(p.Database) != nil {
+		if len(p.Stages) == 0 && !p.Action.Kind.Tells() || p.Mode != policy.Enforce || e.c.pool(p.Database) != nil {
 			continue
 		}
 		n, err := e.c.sweepPolicy(ctx, stages(p)[0], e.keys)

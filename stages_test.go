@@ -25,8 +25,6 @@ const staged = `  trials:
 
 func newStaged(t *testing.T, policies string) *daemon {
 	t.Helper()
-	evenUnbuilt = true
-	t.Cleanup(func() { evenUnbuilt = false })
 	return newDaemon(t, night, policies)
 }
 

@@ -14,7 +14,7 @@ const (
 // Finding is one thing that check found out about a policy, its database or the ledger.
 type Finding struct {
 	Policy    string `json:"policy"`   // "" when it is about the database or the ledger
-	Database  string `json:"database"` // the database's name in the file; "" for the ledger
+	Database  string `json:"database"` // the database's name in the file; "" for the ledger and the mail server
 	Level     string `json:"level"`
 	Code      string `json:"code"` // a stable word for programs
 	Message   string `json:"message"`

@@ -54,8 +54,8 @@ func (x *teller) address(i int) string { return fmt.Sprintf("org%d@%s.example.or
 func (x *teller) args() []string { return runArgs("trials", x.asOf) }
 
 // begin starts a run whose processes take one for dead that has been sending for longer than a test likes to wait.
-func (x *teller) begin(at string) *process {
-	return x.startIn(x.dir, []string{atVar + "=" + at, withinVar + "=1s"}, x.args()...)
+func (x *teller) begin(at, within string) *process {
+	return x.startIn(x.dir, []string{atVar + "=" + at, withinVar + "=" + within}, x.args()...)
 }
 
 // reckon compares what the server took with what the ledger says, row by row.
@@ -101,10 +101,10 @@ func TestTellKilledAtEachPoint(t *testing.T) {
 			t.Run(kind.engine+"/"+point, func(t *testing.T) {
 				t.Parallel()
 				x := newTeller(t, kind.engine, kind.ledger, 12, nil)
-				if code := x.ended(x.begin(point + ":kill")); code != -1 {
+				if code := x.ended(x.begin(point+":kill", "1s")); code != -1 {
 					t.Fatalf("it ended with exit code %d and was not killed", code)
 				}
-				p := x.begin("")
+				p := x.begin("", "1s")
 				x.well(p)
 				if n := x.reckon(x.answer(p)); n != uncertain {
 					t.Errorf("%d uncertain, want %d", n, uncertain)
@@ -132,7 +132,10 @@ func TestNotifications(t *testing.T) {
 			var mu sync.Mutex
 			asked := 0
 			events := map[int]func(){}
-			x := newTeller(t, kind.engine, kind.ledger, n, func(string) mailtest.Fate {
+			x := newTeller(t, kind.engine, kind.ledger, n, func(to string) mailtest.Fate {
+				if to == "" { // the sender
+					return mailtest.Accept
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				asked++
@@ -155,14 +158,18 @@ func TestNotifications(t *testing.T) {
 			events[n*4/5] = func() { kill <- struct{}{} }
 			start := time.Now()
 			for range 2 {
-				p = x.begin("")
+				p = x.begin("", "4s")
 				<-kill
 				p.cmd.Process.Kill()
 				if code := x.ended(p); code != -1 {
 					t.Fatalf("it ended with exit code %d:\n%s", code, tail(p.stderr.String()))
 				}
 			}
-			p = x.begin("")
+			p = x.begin("", "4s")
+			select { // longer than a test is patient otherwise
+			case <-p.ended:
+			case <-time.After(10 * time.Minute):
+			}
 			x.well(p)
 			took := time.Since(start)
 			uncertain := x.reckon(x.answer(p))

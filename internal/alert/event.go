@@ -20,6 +20,7 @@ const (
 	RunExpired      = "run.expired"     // accepted, and not started in time
 	RunSpike        = "run.spike"       // changed far more than the policy's runs do
 	RunNoProgress   = "run.no_progress" // open, and nothing happens
+	RowUncertain    = "row.uncertain"   // nobody knows whether a message or request arrived
 	Missed          = "occurrence.missed"
 	Expired         = "occurrence.expired"
 	SkippedStreak   = "occurrence.skipped_streak"
@@ -189,6 +190,8 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return err
 	case ledger.ActionRunEnded:
 		return r.runEnded(ctx, e)
+	case ledger.ActionRowBlocked:
+		return r.rowBlocked(ctx, e)
 	case ledger.ActionOccurrenceEnded:
 		return r.occurrenceEnded(ctx, e)
 	case ledger.ActionScheduleRemoved: // another cron is another text of the policy, and told as that
@@ -201,6 +204,21 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return r.add(d, ScheduleRemoved, fmt.Sprint(e.Seq), e.At)
 	}
 	return nil
+}
+
+// rowBlocked tells, once for each run, that of a row nobody knows whether somebody was told of it.
+func (r *reading) rowBlocked(ctx context.Context, e ledger.Entry) error {
+	b, err := body[struct{ Reason string }](e)
+	if err != nil || !strings.HasPrefix(b.Reason, "uncertain: ") {
+		return err
+	}
+	run, err := r.a.l.Get(ctx, e.Run)
+	if err != nil {
+		return err
+	}
+	d := data{Policy: run.Policy, Stage: run.Stage, Run: run.ID, Mode: run.Mode, AsOf: when(run.AsOf), Why: "uncertain", Detail: b.Reason}
+	d.Message = fmt.Sprintf("%s: of at least one row nobody knows whether its message arrived, and it is not sent again. `curfew show %s` lists them", name(run.Policy, run.Stage), short(run.ID))
+	return r.add(d, RowUncertain, run.ID, e.At)
 }
 
 // ping tells the ping URL of an enforcing run.

@@ -22,7 +22,7 @@ const (
 	// perConnection messages are sent before a connection is renewed: servers allow no endless ones.
 	perConnection = 100
 	// idleConns connections are kept for a next message, idleFor at most.
-	idleConns = 4
+	idleConns = 8
 	idleFor   = 20 * time.Second
 )
 

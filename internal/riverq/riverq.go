@@ -123,6 +123,7 @@ type Client struct {
 	river *river.Client[*sql.Tx]
 	pulse *pulse
 	woken woken
+	told  sync.Map // by job id: how long it is to be left alone, see PutOffError
 
 	mu       sync.Mutex
 	started  bool

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -228,12 +229,21 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
-// TestRetryInstant: an attempt that failed comes back when the policy says.
+// TestRetryInstant: an attempt that failed comes back when the policy says, or later when it was told to wait longer.
 func TestRetryInstant(t *testing.T) {
+	for _, told := range []time.Duration{0, 10 * time.Second, 300 * time.Second} {
+		t.Run(told.String(), func(t *testing.T) { testRetryInstant(t, told) })
+	}
+}
+
+func testRetryInstant(t *testing.T, told time.Duration) {
 	onBoth(t, func(t *testing.T, p place) {
 		failed := make(chan time.Time, 1)
 		c := start(t, p.client(t, func(_ context.Context, _ Batch, _ int, last bool) error {
 			failed <- time.Now()
+			if told > 0 {
+				return fmt.Errorf("wrapped: %w", &PutOffError{After: told, Err: errors.New("no")})
+			}
 			return errors.New("no")
 		}))
 		insert(t, c, batch(1, func(b *Batch) { b.Backoff = 100 * time.Second }))
@@ -251,8 +261,9 @@ func TestRetryInstant(t *testing.T) {
 		} else {
 			when = one[time.Time](t, c.o.DB, `SELECT scheduled_at FROM `+p.job())
 		}
-		if d := when.Sub(at) - 100*time.Second; d < -2*time.Millisecond || d > time.Second {
-			t.Errorf("comes back %s after the attempt, want 100 s", when.Sub(at))
+		want := max(told, 100*time.Second)
+		if d := when.Sub(at) - want; d < -2*time.Millisecond || d > time.Second {
+			t.Errorf("comes back %s after the attempt, want %s", when.Sub(at), want)
 		}
 	})
 }

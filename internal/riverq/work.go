@@ -29,6 +29,18 @@ const (
 // database may quote a row.
 var errAttempt = errors.New("the attempt failed; the log of the process says why")
 
+// A PutOffError is what Execute returns for a batch that is to come back no sooner than After from now: whoever it depends on has
+// said so. The attempt counts.
+type PutOffError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *PutOffError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *PutOffError) Unwrap() error { return e.Err }
+
 // batchArgs is what a job holds. The tagged fields name the batch.
 type batchArgs struct {
 	Run      string        `json:"run" river:"unique"`
@@ -70,7 +82,11 @@ type batchWorker struct {
 }
 
 func (w *batchWorker) NextRetry(job *river.Job[batchArgs]) time.Time {
-	return time.Now().Add(job.Args.wait(job.Attempt))
+	wait := job.Args.wait(job.Attempt)
+	if told, ok := w.c.told.LoadAndDelete(job.ID); ok {
+		wait = max(wait, min(told.(time.Duration), longestWait))
+	}
+	return time.Now().Add(wait)
 }
 
 func (w *batchWorker) Work(ctx context.Context, job *river.Job[batchArgs]) error {
@@ -80,6 +96,9 @@ func (w *batchWorker) Work(ctx context.Context, job *river.Job[batchArgs]) error
 	err := w.c.attempt(ctx, func() error { return w.c.o.Execute(ctx, b, job.Attempt, job.Attempt >= a.Attempts) })
 	if errors.Is(err, ErrElsewhere) {
 		return river.JobSnooze(elsewhereWait) // which gives the attempt back
+	}
+	if put := (*PutOffError)(nil); errors.As(err, &put) {
+		w.c.told.Store(job.ID, put.After)
 	}
 	if errors.Is(err, errAttempt) {
 		w.c.log.WarnContext(ctx, "queue_attempt_failed", "run", a.Run, "batch", a.Seq, "attempt", job.Attempt, "of", a.Attempts,

@@ -53,6 +53,8 @@ const (
 	lookAgain = 500 * time.Millisecond
 	// readAhead is how many rows are read at once: what a message shows is as old as the messages before it take.
 	readAhead = 20
+	// waitHere is the longest that a batch waits in a worker's place as it was told to, when somebody can bring it back later.
+	waitHere = 15 * time.Second
 	// longestWait bounds what another side may ask us to wait.
 	longestWait = time.Hour
 )
@@ -91,7 +93,7 @@ func (w *Worker) tell(ctx context.Context, work target.Work) (*target.Result, er
 		if s.off == nil {
 			continue
 		}
-		if pass == len(t.Waits) {
+		if pass == len(t.Waits) || !t.Final && s.off.After > waitHere {
 			if !t.Final {
 				return nil, s.off
 			}
