@@ -19,13 +19,15 @@ import (
 const staged = `  trials:
     {database: app, table: session, until: {column: expires, unit: s}, mode: shadow, schedule: {cron: "0 2 * * *"}, stages: [
       {name: remind, at: -7d, action: {notify: {webhook: {url: "https://example.org/"}}}, schedule: {cron: "1 2 * * *"}},
-      {name: pause, at: 0d, where: "id > 0", action: {set: {expires: 0}}},
+      {name: pause, at: 0d, where: "id > 0", action: {set: {state: paused}}},
       {name: teardown, at: 14d, where: "id <> 99", action: delete}]}
 `
 
 func newStaged(t *testing.T, policies string) *daemon {
 	t.Helper()
-	return newDaemon(t, night, policies)
+	d := newDaemon(t, night, policies)
+	d.app("ALTER TABLE session ADD COLUMN state TEXT")
+	return d
 }
 
 const day = 24 * time.Hour
