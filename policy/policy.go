@@ -80,6 +80,24 @@ type Policy struct {
 	Retry       Retry     `json:"retry"`
 	Limits      Limits    `json:"limits,omitzero"`
 	AtCutoff    AtCutoff  `json:"at_cutoff,omitempty"`
+
+	// CascadeSubjects are those of Cascade that say how they name the data subject.
+	CascadeSubjects []CascadeSubject `json:"cascade_subjects,omitempty"`
+}
+
+// CascadeSubject says how a table of Cascade names the data subject: by a
+// column of its own, or not at all. Of one that says neither, the row that it
+// goes along with decides.
+type CascadeSubject struct {
+	Table     string `json:"table"`
+	Subject   string `json:"subject,omitempty"`
+	NoSubject bool   `json:"no_subject,omitempty"`
+}
+
+// Subjects reports whether the policy knows data subjects: in its own table or
+// in one whose rows go along.
+func (p *Policy) Subjects() bool {
+	return p.Subject != "" || slices.ContainsFunc(p.CascadeSubjects, func(c CascadeSubject) bool { return c.Subject != "" })
 }
 
 // Action is what is done to a due row.

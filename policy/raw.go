@@ -101,7 +101,7 @@ type rawPolicy struct {
 	Unless      text         `yaml:"unless" jsonschema_description:"The guard: an SQL condition that protects a due row."`
 	Subject     text         `yaml:"subject" jsonschema_description:"The column that names the data subject, for legal holds."`
 	Action      text         `yaml:"action" jsonschema:"required,enum=delete" jsonschema_description:"What is done to a due row."`
-	Cascade     list         `yaml:"cascade" jsonschema_description:"Child tables whose ON DELETE CASCADE or SET NULL (transitively) is accepted."`
+	Cascade     children     `yaml:"cascade" jsonschema_description:"Child tables whose ON DELETE CASCADE or SET NULL (transitively) is accepted: by name, or as a mapping that says how they name the data subject."`
 	Triggers    list         `yaml:"triggers" jsonschema_description:"Deleting or archiving triggers of the database that are accepted, by name."`
 	After       text         `yaml:"after" jsonschema_description:"A policy whose run of the same as_of this one waits for."`
 	Mode        text         `yaml:"mode" jsonschema:"required,enum=shadow,enum=enforce" jsonschema_description:"shadow plans, counts and records, and changes nothing; enforce deletes."`

@@ -42,17 +42,28 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 			return err
 		}
 	}
+	var held []tuple
+	if len(x.along) > 0 { // the rows are ours, so that none can come to hang on them: what is asked now stays so
+		open, err := x.only(ctx, free, x.notHeldAlong)
+		if err != nil {
+			return err
+		}
+		held, free = without(free, open), open
+		if err := x.noteHeld(ctx, t, held); err != nil {
+			return err
+		}
+	}
 	if x.j.p.Unless != "" {
 		if free, err = x.unguardedOf(ctx, free); err != nil {
 			return err
 		}
 	}
-	before := len(t.byOutcome["deleted"])
+	before, noted := len(t.byOutcome["deleted"]), len(t.rows)
 	if err := x.deleteIsolated(ctx, free, t, last); err != nil {
 		return err
 	}
-	done := slices.Concat(t.byOutcome["deleted"][before:], t.byOutcome["locked"], t.deferred)
-	for _, n := range t.rows {
+	done := slices.Concat(t.byOutcome["deleted"][before:], t.byOutcome["locked"], t.deferred, held)
+	for _, n := range t.rows[noted:] {
 		done = append(done, n.key)
 	}
 	return x.account(ctx, t, without(keys, done), among(ours), last)
@@ -274,6 +285,9 @@ func (x *execution) deleteKeys(ctx context.Context, keys []tuple) ([]tuple, erro
 		j.unguarded(q)
 	}
 	x.notHeld(q)
+	if j.db.Engine != MySQL {
+		x.notHeldAlong(q)
+	}
 	if j.d.returning() && j.db.Engine != MySQL {
 		q.add(" RETURNING ", j.readKey())
 		return j.tuples(ctx, x.c, q, j.key)

@@ -276,8 +276,7 @@ func (j *judgement) cascades() {
 // accepts returns the entry of cascade that names the child: as the catalog labels it, or with the schema it shares with us.
 func (j *judgement) accepts(child string) (string, bool) {
 	for _, name := range j.p.Cascade {
-		schema, table := parts(name)
-		if j.t.sameName(name, child) || j.t.sameName(table, child) && schema != "" && schema == j.t.Schema {
+		if j.t.names(name, child) {
 			return name, true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/policy"
 )
@@ -24,6 +25,9 @@ type JobOptions struct {
 	Run    string // run id; names the receipts
 	Keys   *keyring.Keyring
 	Logger *slog.Logger
+	// CheckHolds compares the holds of the database with what the ledger says, in each batch's transaction: an error of it ends the
+	// batch before anything is changed. Nil where there is no ledger to ask.
+	CheckHolds func(context.Context, []hold.Row) error
 }
 
 // A Job makes every statement of one run: all of them carry the same cutoff. It is safe for concurrent use.
@@ -47,7 +51,9 @@ type Job struct {
 	careful     bool
 	restricting []ForeignKey // children whose rows keep ours from going
 	cascading   []ForeignKey // children whose rows go along
-	selfRef     bool         // a row of this table may reference another
+	altering    []ForeignKey // children whose rows go along or lose their reference
+	checkHolds  func(context.Context, []hold.Row) error
+	selfRef     bool // a row of this table may reference another
 
 	keys        *keyring.Keyring
 	fingerprint string
@@ -75,7 +81,7 @@ func (j *Job) readsOthers() bool {
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {
 	d := dialectFor(db.server)
-	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger}
+	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, checkHolds: o.CheckHolds}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
@@ -115,6 +121,9 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 	for _, fk := range o.Table.Children {
 		if fk.Child == o.Table.Label && fk.Parent == o.Table.Label {
 			j.selfRef = true
+		}
+		if fk.OnDelete == Cascade || fk.OnDelete == SetNull || fk.OnDelete == SetDefault {
+			j.altering = append(j.altering, fk)
 		}
 		switch fk.OnDelete {
 		case Cascade:

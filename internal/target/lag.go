@@ -15,13 +15,13 @@ func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err er
 		return nil, false, nil
 	}
 	x := &execution{j: j, c: j.db.SQL}
-	if x.holds, err = x.readHolds(ctx); err != nil && classify(err) != classUndefined {
+	if err = x.obeyHolds(ctx); err != nil && classify(err) != classUndefined {
 		return nil, false, redact(err)
 	}
 	q := newQuery(j.d).add("SELECT ", j.printed(), " AS curfew_oldest FROM ", j.d.rows(j.t))
 	j.where(q, phaseMain, nil, nil)
 	j.unguarded(q)
-	x.notHeld(q)
+	x.free(q)
 	for _, fk := range j.restricting { // what the database will not let go is told by the runs
 		if fk.ChildSelect && fk.Child != j.t.Label {
 			q.add(" AND NOT ")
