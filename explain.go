@@ -96,7 +96,7 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 	}
 	add("due", a.Due, before, after)
 	add("guard", !a.Guarded, "", "the policy's unless keeps it")
-	add("hold", !a.Held, "", "a legal hold keeps it")
+	add("hold", !a.Held, "", "a legal hold keeps it: "+strings.Join(a.HeldBy, ", "))
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
 	switch {
 	case stays != "":

@@ -27,6 +27,7 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 		Database: database, Engine: string(engine), Statements: target.InstallSQL(engine),
 		Grants: target.GrantSQL(engine, "", c.tablesOf(database), c.readsOf(database)),
 	}
+	answer.HoldGrants = list(target.HoldGrantSQL(engine, ""))
 	if answer.Grants == nil {
 		answer.Grants = []string{}
 	}

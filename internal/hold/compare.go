@@ -20,6 +20,12 @@ type Wanted struct {
 	Here     State // in this database; "" when it was never meant for it
 }
 
+// Pending reports whether no batch may begin on account of this hold. subjects says whether data subjects are known there: then
+// one who is held elsewhere and not here is pending.
+func (w Wanted) Pending(subjects bool) bool {
+	return w.Here == Releasing || w.Here == Placing || w.Here == "" && w.Subject && subjects && w.Hold != Releasing
+}
+
 var (
 	// ErrPending says that a hold is being placed or released: until that is done, no batch may begin.
 	ErrPending = errors.New("a hold is being placed or released")
@@ -90,7 +96,7 @@ func Compare(database string, subjects bool, want []Wanted, have []Row, released
 		switch {
 		case w.Here == InForce && !there[w.ID]:
 			stale.Missing = append(stale.Missing, w.Name)
-		case w.Here == Releasing || w.Here == Placing || w.Here == "" && w.Subject && subjects && w.Hold != Releasing:
+		case w.Pending(subjects):
 			if pending == nil {
 				pending = &PendingError{Database: database, Name: w.Name, Releasing: w.Here == Releasing}
 			}

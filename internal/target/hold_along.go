@@ -96,7 +96,7 @@ func (x *execution) heldBelow(q *query, parent, prefix string, depth, last int) 
 			if some {
 				q.add(" OR ")
 			}
-			if depth+1 == last {
+			if depth+1 >= last && x.circular(fk.Child) {
 				q.add("1 = 1") // deeper than we look
 			} else {
 				x.heldBelow(q, fk.Child, alias+".", depth+1, last)
@@ -143,6 +143,25 @@ func (x *execution) holdBelow(table string, seen []string) bool {
 	for _, fk := range x.j.altering {
 		if fk.Parent == table && (len(x.along[fk.Child]) > 0 || fk.OnDelete == Cascade && x.holdBelow(fk.Child, seen)) {
 			return true
+		}
+	}
+	return false
+}
+
+// circular reports whether rows of a table can go along with rows of the same table.
+func (x *execution) circular(table string) bool {
+	reached := []string{table}
+	for i := 0; i < len(reached); i++ {
+		for _, fk := range x.j.altering {
+			if fk.Parent != reached[i] || fk.OnDelete != Cascade {
+				continue
+			}
+			if fk.Child == table {
+				return true
+			}
+			if !slices.Contains(reached, fk.Child) {
+				reached = append(reached, fk.Child)
+			}
 		}
 	}
 	return false

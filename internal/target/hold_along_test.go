@@ -217,7 +217,7 @@ func TestHoldsAreCompared(t *testing.T) {
 		if len(seen) != 1 || seen[0].Name != "court" {
 			t.Errorf("compared with %+v", seen)
 		}
-		if n := l.ids("SELECT count(*) FROM session")[0] + l.ids("SELECT count(*) FROM "+j.d.own("receipt"))[0]; n != 5 {
+		if n := l.ids("SELECT count(*) FROM session")[0] + l.ids("SELECT count(*) FROM " + j.d.own("receipt"))[0]; n != 5 {
 			t.Errorf("%d rows and receipts", n)
 		}
 		answer = nil
