@@ -49,11 +49,11 @@ func (p *printer) statuses(all []api.PolicyStatus) {
 	if len(all) == 0 {
 		return
 	}
-	rows := [][]cell{heads("POLICY", "MODE", "IS", "LAST OK", "NEXT DUE", "MISSED", "OLDEST DUE")}
+	rows := [][]cell{heads("POLICY", "MODE", "IS", "LAST OK", "NEXT DUE", "MISSED", "OLDEST DUE", "HOLDS")}
 	for _, s := range all {
 		rows = append(rows, []cell{
 			text(policyStage(s.Policy, s.Stage)), text(s.Mode), health(s), text(secondOr(s.LastOK, "never")), text(secondOr(s.NextDue, "-")),
-			number(s.Missed), text(lag(s.LagSeconds)),
+			number(s.Missed), text(lag(s.LagSeconds)), number(s.Holds),
 		})
 	}
 	p.table(rows)

@@ -176,6 +176,9 @@ func holdValue(c Column, text string) (heldValue, error) {
 	return v, nil
 }
 
+// SameTable reports whether two names may mean one table: one that leaves the schema out may mean any.
+func SameTable(a, b string) bool { return sameRelation(a, b) }
+
 // sameRelation compares names of tables, with or without a schema: one that leaves it out may mean either, and is obeyed.
 func sameRelation(a, b string) bool {
 	sa, ta := parts(a)
