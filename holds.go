@@ -13,6 +13,7 @@ import (
 	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/internal/target"
+	"curfew.dev/curfew/internal/web"
 	"curfew.dev/curfew/policy"
 )
 
@@ -296,6 +297,22 @@ func (c *Curfew) Holds(ctx context.Context, all, values bool) ([]api.Hold, error
 		holds = append(holds, h)
 	}
 	return holds, nil
+}
+
+// Holds lists the holds.
+func (f front) Holds(ctx context.Context, all, values bool) ([]api.Hold, error) {
+	return f.current().c.Holds(ctx, all, values)
+}
+
+// PlaceHold places a hold that was asked for over HTTP.
+func (f front) PlaceHold(ctx context.Context, r web.HoldRequest) (api.Hold, error) {
+	return f.current().c.PlaceHold(ctx, HoldRequest{Name: r.Name, Reason: r.Reason, Policy: r.Policy, Database: r.Database, Table: r.Table, Where: r.Where, Subject: r.Subject,
+		Actor: "token:" + r.Token})
+}
+
+// ReleaseHold releases a hold.
+func (f front) ReleaseHold(ctx context.Context, name, actor, reason string) (api.Hold, error) {
+	return f.current().c.ReleaseHold(ctx, name, "token:"+actor, reason)
 }
 
 // wireHold is a hold as it is shown.
