@@ -59,6 +59,7 @@ func (c *Curfew) PlaceHold(ctx context.Context, req HoldRequest) (api.Hold, erro
 			return api.Hold{}, fail(KindUsage, "write subject: COLUMN under a policy, or hold rows with --policy and --where", "no policy of %s names a data subject", c.fileName())
 		}
 	}
+	fresh := false
 	known, err := l.HoldNamed(ctx, h.Name)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return api.Hold{}, ledgerError(err)
@@ -72,15 +73,17 @@ func (c *Curfew) PlaceHold(ctx context.Context, req HoldRequest) (api.Hold, erro
 			return api.Hold{}, err
 		}
 		sealed := ledger.SealedHold{Hold: h, Columns: h.Columns(), Sealed: keys.Seal(text, sealOf(h.ID))}
-		if known, _, err = l.PlaceHold(ctx, sealed, databases); err != nil {
+		if known, fresh, err = l.PlaceHold(ctx, sealed, databases); err != nil {
 			return api.Hold{}, ledgerError(err)
 		}
 	}
 	if err := c.sameHold(known, h); err != nil {
 		return api.Hold{}, err
 	}
-	if err := l.ExtendHold(ctx, h.Name, databases); err != nil { // one that an earlier try placed may lack what is in the file now
-		return api.Hold{}, ledgerError(err)
+	if !fresh { // what an earlier try placed may lack a database that is in the file now
+		if err := l.ExtendHold(ctx, h.Name, databases); err != nil {
+			return api.Hold{}, ledgerError(err)
+		}
 	}
 	hook("hold_recorded")
 	return c.finishHold(ctx, l, h.Name)

@@ -509,7 +509,7 @@ func TestHoldPlacedUnderLoad(t *testing.T) {
 		work.Wait()
 		slices.Sort(took)
 		l.Logf("%d holds among %d batches: p50 %s, p99 %s", n, batches.Load(), took[n/2], took[n-1])
-		if took[n-1] > 5*time.Second {
+		if took[n-1] > 10*time.Second {
 			l.Errorf("the slowest took %s", took[n-1])
 		}
 	})

@@ -2,6 +2,9 @@ package target
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,14 +51,11 @@ type HoldChange struct {
 // the holds and its commit. It waits for the batches in flight; every later one sees what was done. When decide fails nothing was
 // changed. Doing it again changes nothing.
 func (db *DB) SettleHolds(ctx context.Context, decide func(context.Context, []hold.Row) (HoldChange, error)) error {
-	tx, err := db.SQL.BeginTx(ctx, nil)
+	tx, end, err := db.beginAlone(ctx)
 	if err != nil {
 		return redact(err)
 	}
-	defer tx.Rollback()
-	if err := db.alone(ctx, tx); err != nil {
-		return redact(err)
-	}
+	defer end(false)
 	hook("hold_locked")
 	have, err := db.holdRows(ctx, tx)
 	if err != nil {
@@ -73,11 +73,87 @@ func (db *DB) SettleHolds(ctx context.Context, decide func(context.Context, []ho
 	}
 	hook("hold_written")
 	// A crash before this leaves the ledger's word that something is pending, and no batch begins; one after it, too.
-	if err := tx.Commit(); err != nil {
+	if err := end(true); err != nil {
 		return redact(err)
 	}
 	hook("hold_committed")
 	return nil
+}
+
+// beginAlone begins a transaction in which no batch is under way; end commits it, or undoes it if that is not done yet.
+func (db *DB) beginAlone(ctx context.Context) (c querier, end func(commit bool) error, err error) {
+	if db.Engine == SQLite {
+		return db.beginSQLite(ctx)
+	}
+	tx, err := db.SQL.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := db.alone(ctx, tx); err != nil {
+		return nil, nil, errors.Join(err, tx.Rollback())
+	}
+	return tx, func(commit bool) error {
+		if commit {
+			return tx.Commit()
+		}
+		return tx.Rollback()
+	}, nil
+}
+
+// beginSQLite looks for the moment between two writers every few milliseconds. SQLite's own way of waiting looks ever more rarely,
+// and among writers without a pause may not be there at the right moment for seconds.
+func (db *DB) beginSQLite(ctx context.Context) (querier, func(bool) error, error) {
+	conn, err := db.SQL.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var patience int
+	err = conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "PRAGMA busy_timeout = 0")
+	}
+	for deadline := time.Now().Add(placeWait); err == nil; {
+		if _, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err == nil || classify(err) != classRetryable || time.Now().After(deadline) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+			err = nil
+		}
+	}
+	after := context.WithoutCancel(ctx) // the connection goes back as it was
+	if _, perr := conn.ExecContext(after, "PRAGMA busy_timeout = "+itoa(patience)); err == nil {
+		err = perr
+	}
+	if err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // whatever it is in, nobody gets it
+		return nil, nil, errors.Join(err, ignoreClosed(conn.Close()))
+	}
+	open := true
+	return conn, func(commit bool) error {
+		if !open {
+			return nil
+		}
+		word := "ROLLBACK"
+		if commit {
+			word = "COMMIT"
+		}
+		_, err := conn.ExecContext(after, word)
+		if err != nil && commit { // a reader was in the way, and may be gone by the time it is asked again
+			return err
+		}
+		open = false
+		return errors.Join(err, conn.Close())
+	}, nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
 }
 
 // alone takes what batches share for this transaction alone.
