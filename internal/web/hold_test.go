@@ -45,10 +45,10 @@ func TestHolds(t *testing.T) {
 		*h = holds{}
 		read, admin := s.as(ledger.ScopeRead), s.as(ledger.ScopeAdmin)
 		if a := s.do("GET", "/v1/holds", "", read); a.status != http.StatusOK || strings.Contains(a.body, "secret") || !strings.Contains(a.body, `"court"`) || strings.Contains(a.body, `"old"`) {
-			s.Errorf("%d %s", a.status, a.body)
+			s.t.Errorf("%d %s", a.status, a.body)
 		}
 		if a := s.do("GET", "/v1/holds?all=true", "", admin); !strings.Contains(a.body, "id=secret") || !strings.Contains(a.body, `"old"`) {
-			s.Errorf("%d %s", a.status, a.body)
+			s.t.Errorf("%d %s", a.status, a.body)
 		}
 		place := `{"name": "court", "reason": "order", "policy": "circulation", "where": {"id": "secret"}}`
 		for _, c := range []struct {
@@ -67,17 +67,17 @@ func TestHolds(t *testing.T) {
 			{"all as no flag", "GET", "/v1/holds?all=secret", "", admin, http.StatusUnprocessableEntity},
 		} {
 			if a := s.do(c.method, c.path, c.body, c.as); a.status != c.status || strings.Contains(a.body, "secret") {
-				s.Errorf("%s: %d %s", c.what, a.status, a.body)
+				s.t.Errorf("%s: %d %s", c.what, a.status, a.body)
 			}
 		}
 		if len(h.placed)+len(h.released) > 0 {
-			s.Errorf("refused and done: %+v", h)
+			s.t.Errorf("refused and done: %+v", h)
 		}
 		if a := s.do("POST", "/v1/holds", place, admin); a.status != http.StatusOK || len(h.placed) != 1 || h.placed[0].Token == "" || h.placed[0].Where[0].Value != "secret" {
-			s.Errorf("%d %s %+v", a.status, a.body, h.placed)
+			s.t.Errorf("%d %s %+v", a.status, a.body, h.placed)
 		}
 		if a := s.do("DELETE", "/v1/holds/court", `{"reason": "settled"}`, admin); a.status != http.StatusOK || len(h.released) != 1 || !strings.HasPrefix(h.released[0], "court ") || !strings.HasSuffix(h.released[0], " settled") {
-			s.Errorf("%d %s %+v", a.status, a.body, h.released)
+			s.t.Errorf("%d %s %+v", a.status, a.body, h.released)
 		}
 	}, func(o *Options) { o.Holds = h })
 }
