@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/internal/dispatch"
+	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/internal/pool"
@@ -50,7 +51,7 @@ func (c *Curfew) bind(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*w
 		return nil, err
 	}
 	job, err := target.NewJob(db, target.JobOptions{Policy: p, Table: table, AsOf: run.AsOf, Cutoff: run.Cutoff,
-		Live: live(run), Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
+		Live: live(run), CheckHolds: c.checkHolds(l, p), Shadow: run.Mode == string(policy.Shadow), Run: run.ID, Keys: keys, Logger: c.log})
 	if err != nil {
 		return nil, &Error{Kind: KindRefused, Err: err, Hint: "curfew check " + p.Name + " says more"}
 	}
@@ -82,7 +83,8 @@ func live(run ledger.Run) bool { return run.Cause == "schedule" || run.Cause == 
 
 // executor executes batches; without waits somebody else brings back what fails for now. Closing stop ends the waiting.
 func (w *work) executor(waits []time.Duration, stop <-chan struct{}) executor {
-	return executor{&worker.Worker{Job: w.job, AsOf: w.run.AsOf, KeyID: w.keys.ID(), Waits: waits, Logger: w.c.log, Tell: w.tellOptions(waits, stop)}}
+	return executor{&worker.Worker{Job: w.job, AsOf: w.run.AsOf, KeyID: w.keys.ID(), Waits: waits, Logger: w.c.log, Tell: w.tellOptions(waits, stop),
+		AwaitHolds: func(ctx context.Context) error { return w.c.awaitHolds(ctx, w.l, w.p) }}}
 }
 
 // options are those of a drain in this process.
@@ -121,6 +123,9 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 
 // start fixes how the run pages and what table it is about. A run that was begun keeps both, or cannot go on: then it ends.
 func (w *work) start(ctx context.Context) error {
+	if err := w.holdsAgree(ctx); err != nil || w.run.State.Ended() {
+		return err
+	}
 	if w.remote != nil {
 		return w.startRemote(ctx)
 	}
@@ -227,6 +232,8 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 	switch {
 	case errors.Is(err, dispatch.ErrInterrupted), errors.Is(err, context.Canceled):
 		kind, detail, err = KindInterrupted, "", fmt.Errorf("run %.12s was interrupted after %d rows", run.ID, run.Planned)
+	case errors.Is(err, hold.ErrPending):
+		kind, hint = KindUnreachable, "curfew hold list shows what is pending; then "+hint
 	case target.Transient(err), KindOf(err) == KindUnreachable:
 		kind = KindUnreachable
 	case KindOf(err) == KindRefused:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/internal/dispatch"
+	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/internal/riverq"
@@ -88,6 +89,7 @@ func (e *engine) run(ctx context.Context, workersOnly bool, more func(ctx contex
 	if !workersOnly {
 		e.loops.Go(loopCtx, "schedules", e.tick)
 		e.loops.Go(loopCtx, "runs", e.supervise)
+		e.loops.Go(loopCtx, "holds", e.watchHolds)
 	}
 	if more != nil {
 		more(loopCtx)
@@ -236,6 +238,10 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 		return e.failed(ctx, run, &dispatch.StopError{Why: "sealed_otherwise", Err: err}, last)
 	}
 	done, err := w.executor(nil, nil).Execute(ctx, batch)
+	if errors.Is(err, hold.ErrPending) { // it waited long enough; the attempt does not count
+		e.c.log.WarnContext(ctx, "hold_pending", "run", run.ID, "policy", run.Policy, "err", err)
+		return riverq.ErrElsewhere
+	}
 	if err != nil && last && ctx.Err() == nil && !errors.As(err, new(*dispatch.StopError)) {
 		done, err = w.executor(nil, nil).giveUp(ctx, batch, err)
 	}

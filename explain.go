@@ -219,7 +219,7 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		}
 	}
 	add("guard", !a.Guarded, chosenInWords(a.Choice), guardInWords(p, a))
-	add("hold", !a.Held, "", "a legal hold keeps it")
+	add("hold", !a.Held, "", "a legal hold keeps it: "+strings.Join(a.HeldBy, ", "))
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
 	switch stage := p.StageName(); {
 	case stage != "" && stays != "":

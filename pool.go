@@ -91,12 +91,15 @@ func (w *work) startRemote(ctx context.Context) error {
 }
 
 func (w *work) remoteOptions() dispatch.Options {
-	f := far{w.remote}
+	f := far{w.remote, w}
 	return dispatch.Options{Ledger: w.l, Pager: f, Pool: f, Worker: f, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log}
 }
 
 // far is a pool whose errors are ours.
-type far struct{ r *pool.Remote }
+type far struct {
+	r *pool.Remote
+	w *work
+}
 
 func (f far) Page(ctx context.Context, cursor []byte, rows int) (dispatch.Page, error) {
 	p, err := f.r.Page(ctx, cursor, rows)
@@ -108,7 +111,14 @@ func (f far) Split(ctx context.Context, handedOn []byte, rows int) ([]dispatch.B
 	return parts, poolError(err)
 }
 
-func (f far) Offer(ctx context.Context, b dispatch.Batch) error { return poolError(f.r.Offer(ctx, b)) }
+func (f far) Offer(ctx context.Context, b dispatch.Batch) error {
+	if f.w.run.Mode != string(policy.Shadow) {
+		if err := f.w.noHoldPending(ctx); err != nil {
+			return err
+		}
+	}
+	return poolError(f.r.Offer(ctx, b))
+}
 
 func (f far) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
 	done, err := f.r.Execute(ctx, b)

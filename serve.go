@@ -166,7 +166,7 @@ func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error
 		}
 		return nil, &Error{Kind: KindRefused, Err: fmt.Errorf("listen on %s: %w", addr, err), Hint: hint}
 	}
-	h, err := web.New(web.Options{Ledger: s.l, Engine: front{s.current.Load}, Problem: problem, Metrics: s.metrics, Logger: e.c.log})
+	h, err := web.New(web.Options{Ledger: s.l, Engine: front{s.current.Load}, Holds: front{s.current.Load}, Problem: problem, Metrics: s.metrics, Logger: e.c.log})
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}

@@ -32,6 +32,7 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 			answer.Grants = append(answer.Grants, "-- and SELECT, DELETE, UPDATE on each table whose rows go along with those of "+p.Table+": curfew check "+p.Name+" names what is missing")
 		}
 	}
+	answer.HoldGrants = list(target.HoldGrantSQL(engine, ""))
 	if answer.Grants == nil {
 		answer.Grants = []string{}
 	}

@@ -1,13 +1,17 @@
 package curfew
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/schedule"
 )
@@ -52,6 +56,7 @@ type known struct {
 	shadowed  map[stageName]ledger.Run // of policies in shadow mode: the last run that succeeded
 	open      map[stageName]ledger.Run // the oldest open run, in whatever mode
 	pauses    map[string]api.Pause
+	holds     []ledger.SealedHold // that are not released
 }
 
 func (c *Curfew) known(ctx context.Context) (known, error) {
@@ -94,6 +99,9 @@ func (c *Curfew) known(ctx context.Context) (known, error) {
 	}
 	if k.shadowed, err = c.lastShadows(ctx, l); err != nil {
 		return k, err
+	}
+	if k.holds, err = l.Holds(ctx, false); err != nil {
+		return k, ledgerError(err)
 	}
 	k.pauses, err = c.pauses(ctx, l)
 	return k, err
@@ -186,6 +194,11 @@ func (k known) status(p *policy.Policy) api.PolicyStatus {
 	if ok.ID != "" {
 		s.LastOK, s.LastOKRun = orNil(ok.AsOf), ok.ID
 	}
+	for _, h := range k.holds {
+		if concerns(h, p) {
+			s.Holds++
+		}
+	}
 	if pause, paused := k.pauses[p.Name]; paused {
 		s.Paused, s.PausedSince = true, &pause.Since
 	}
@@ -266,10 +279,26 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 				"its oldest due row is %s late, the limit is %s", span(lag.Round(time.Minute)), span(limit))
 		}
 	}
+	for _, h := range k.holds {
+		if slices.Contains(h.Pending(), p.Database) {
+			what := map[hold.State]string{hold.Releasing: "released"}[h.State]
+			add("curfew hold replay "+p.Database+" goes on with it, and so does curfew serve, once the database answers", "hold %s is being %s in %s and until that is done nothing is changed there",
+				h.Name, cmp.Or(what, "placed"), p.Database)
+		}
+	}
 	if pause, paused := k.pauses[p.Name]; paused && k.now.Sub(pause.Since) >= pauseFor {
 		add("curfew resume "+p.Name, "paused since %s by %s", stampInWords(pause.Since), pause.Actor)
 	}
 	return all
+}
+
+// concerns reports whether a hold may keep rows of a policy.
+func concerns(h ledger.SealedHold, p *policy.Policy) bool {
+	if h.OnSubject() {
+		return p.Subjects()
+	}
+	same := func(table string) bool { return target.SameTable(h.Relation, table) }
+	return h.Database == p.Database && (same(p.Table) || slices.ContainsFunc(p.Cascade, same))
 }
 
 // stuck is what is wrong with an open run, if anything.

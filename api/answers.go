@@ -115,6 +115,8 @@ type Installation struct {
 	Statements []string `json:"statements"` // what creates it, in order
 	Grants     []string `json:"grants"`     // the least a role needs to do the work of the policies
 	Executed   bool     `json:"executed"`   // false after --print
+
+	HoldGrants []string `json:"hold_grants"` // the least a role needs to place and release holds
 }
 
 // Migration is what migrate did in the ledger.

@@ -37,6 +37,8 @@ type PolicyStatus struct {
 	LagSeconds  *int64     `json:"lag_seconds"` // age of the oldest due row past its due instant, as last looked up; null when unknown
 	Paused      bool       `json:"paused"`
 	PausedSince *time.Time `json:"paused_since"`
+
+	Holds int64 `json:"holds"` // legal holds that are not released and concern the policy
 }
 
 // OccurrenceItem is one scheduled instant of a policy stage, and what became of it.

@@ -17,12 +17,13 @@ func (b *builder) policy(name string, raw *rawPolicy, file *rawFile) *Policy {
 	p := &Policy{
 		Name: name, Description: raw.Description.String(), Authority: raw.Authority.String(),
 		Database: raw.Database.String(), Table: b.table(raw.Table),
-		Key: b.names(raw.Key), Cascade: b.names(raw.Cascade), Triggers: b.names(raw.Triggers),
+		Key: b.names(raw.Key), Triggers: b.names(raw.Triggers),
 		Where: b.sql(raw.Where), Unless: b.sql(raw.Unless), Subject: b.identifier(raw.Subject),
 		Action: b.action(raw.Action), Stages: b.stages(raw.Stages), KeepLast: b.keepLast(raw.KeepLast), Privacy: b.privacy(raw.Privacy),
 		After: raw.After.String(), Timezone: DefaultTimezone,
 		Batch: b.batch(raw.Batch), Retry: b.retry(raw.Retry), Schedule: b.schedule(raw.Schedule), Limits: b.limits(raw.Limits),
 	}
+	p.Cascade, p.CascadeSubjects = b.children(raw.Cascade)
 	b.required(raw)
 	if d := raw.Database; d.set() && file.Databases[d.String()] == nil && !b.failed("databases") {
 		names := slices.Sorted(maps.Keys(file.Databases))

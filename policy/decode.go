@@ -68,6 +68,10 @@ func (r *reader) value(p pair, field string, into reflect.Value) {
 		v.leaf, v.value = r.integer(p.value, field)
 	case *list:
 		*v = r.list(p.value, field)
+	case *flag:
+		*v = r.flag(p.value, field)
+	case *children:
+		*v = r.children(p.value, field)
 	case **rawTrigger:
 		*v = new(rawTrigger)
 		(*v).place = place{p.key, field}

@@ -87,8 +87,26 @@ type Policy struct {
 	KeepLast    *KeepLast `json:"keep_last,omitempty"`
 	Privacy     *Privacy  `json:"privacy,omitempty"`
 
+	// CascadeSubjects are those of Cascade that say how they name the data subject.
+	CascadeSubjects []CascadeSubject `json:"cascade_subjects,omitempty"`
+
 	whole *Policy // what this one was narrowed from
 	stage *Stage  // and to
+}
+
+// CascadeSubject says how a table of Cascade names the data subject: by a
+// column of its own, or not at all. Of one that says neither, the row that it
+// goes along with decides.
+type CascadeSubject struct {
+	Table     string `json:"table"`
+	Subject   string `json:"subject,omitempty"`
+	NoSubject bool   `json:"no_subject,omitempty"`
+}
+
+// Subjects reports whether the policy knows data subjects: in its own table or
+// in one whose rows go along.
+func (p *Policy) Subjects() bool {
+	return p.Subject != "" || slices.ContainsFunc(p.CascadeSubjects, func(c CascadeSubject) bool { return c.Subject != "" })
 }
 
 // Mode says whether a policy changes anything.

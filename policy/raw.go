@@ -103,7 +103,7 @@ type rawPolicy struct {
 	Subject     text         `yaml:"subject" jsonschema_description:"The column that names the data subject, for legal holds."`
 	Action      *rawAction   `yaml:"action" jsonschema_description:"What is done to a due row: delete, or a mapping with one action and its settings."`
 	Stages      []*rawStage  `yaml:"stages" jsonschema_description:"Several actions, each at an offset from the due instant. Instead of action."`
-	Cascade     list         `yaml:"cascade" jsonschema_description:"Child tables whose ON DELETE CASCADE or SET NULL (transitively) is accepted."`
+	Cascade     children     `yaml:"cascade" jsonschema_description:"Child tables whose ON DELETE CASCADE or SET NULL (transitively) is accepted: by name, or as a mapping that says how they name the data subject."`
 	Triggers    list         `yaml:"triggers" jsonschema_description:"Deleting or archiving triggers of the database that are accepted, by name."`
 	After       text         `yaml:"after" jsonschema_description:"A policy whose run of the same as_of this one waits for."`
 	Mode        text         `yaml:"mode" jsonschema:"required,enum=shadow,enum=enforce" jsonschema_description:"shadow plans, counts and records, and changes nothing; enforce deletes."`

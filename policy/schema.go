@@ -70,6 +70,8 @@ func leafSchema(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[list]():
 		one := uint64(1)
 		return &jsonschema.Schema{Type: "array", MinItems: &one, UniqueItems: true, Items: &jsonschema.Schema{Type: "string", Pattern: `\S`}}
+	case reflect.TypeFor[children]():
+		return childrenSchema()
 	}
 	return nil
 }

@@ -60,4 +60,11 @@ func (p *printer) installation(i api.Installation) {
 			p.linef("-- %s;", strings.TrimSuffix(strings.ReplaceAll(s, "\n", "\n-- "), ";"))
 		}
 	}
+	if len(i.HoldGrants) > 0 {
+		p.linef("")
+		p.linef("-- the least that a role needs to place and release holds (curfew hold), which may be another; put its name for HOLDS_ROLE:")
+		for _, s := range i.HoldGrants {
+			p.linef("-- %s;", s)
+		}
+	}
 }

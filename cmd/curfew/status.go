@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,11 +51,19 @@ func (p *printer) statuses(all []api.PolicyStatus) {
 		return
 	}
 	rows := [][]cell{heads("POLICY", "MODE", "IS", "LAST OK", "NEXT DUE", "MISSED", "OLDEST DUE")}
+	holds := slices.ContainsFunc(all, func(s api.PolicyStatus) bool { return s.Holds > 0 }) // a column that most installations do not need
+	if holds {
+		rows[0] = append(rows[0], heads("HOLDS")...)
+	}
 	for _, s := range all {
-		rows = append(rows, []cell{
+		row := []cell{
 			text(policyStage(s.Policy, s.Stage)), text(s.Mode), health(s), text(secondOr(s.LastOK, "never")), text(secondOr(s.NextDue, "-")),
 			number(s.Missed), text(lag(s.LagSeconds)),
-		})
+		}
+		if holds {
+			row = append(row, number(s.Holds))
+		}
+		rows = append(rows, row)
 	}
 	p.table(rows)
 	for _, s := range all {

@@ -18,7 +18,7 @@ import (
 )
 
 // allMigrations are what a new ledger gets, in order.
-var allMigrations = []string{"00001_ledger", "00002_daemon"}
+var allMigrations = []string{"00001_ledger", "00002_daemon", "00003_holds"}
 
 func value[T any](t testing.TB, db *sql.DB, query string) T {
 	t.Helper()

@@ -50,7 +50,7 @@ func (x *execution) sift(ctx context.Context, t *tally, keys []tuple, ours func(
 	}{
 		{"gone", nil},
 		{"no_longer_due", func(q *query) { q.add(" AND "); x.j.isDue(q); x.j.inScope(q) }},
-		{"held", x.notHeld},
+		{"held", x.free},
 		{"guarded", x.j.unguarded},
 	}
 	for _, s := range steps {
@@ -58,7 +58,14 @@ func (x *execution) sift(ctx context.Context, t *tally, keys []tuple, ours func(
 		if err != nil {
 			return nil, err
 		}
-		for _, k := range without(keys, pass) {
+		kept := without(keys, pass)
+		if s.outcome == "held" {
+			if err := x.noteHeld(ctx, t, kept); err != nil {
+				return nil, err
+			}
+			kept = nil
+		}
+		for _, k := range kept {
 			if s.outcome == "gone" && ours(k) && x.j.quick() { // archived it is not
 				t.put("deleted", k)
 			} else {
@@ -96,11 +103,9 @@ func (j *Job) rehearse(ctx context.Context, w Work) (*Result, error) {
 		res, _ := j.result(t)
 		return res, nil
 	}
-	holds, err := x.readHolds(ctx)
-	if err != nil && classify(err) != classUndefined {
+	if err := x.obeyHolds(ctx); err != nil && classify(err) != classUndefined { // a database without curfew's tables has no holds to obey
 		return nil, redact(err)
 	}
-	x.holds = holds // a database without curfew's tables has no holds to obey
 	t := newTally()
 	for chunk := range slices.Chunk(f.keys, j.d.maxKeys()) {
 		open, err := x.sift(ctx, t, chunk, none)

@@ -118,7 +118,7 @@ func TestTriggerFails(t *testing.T) {
 	})
 }
 
-// A hold on a child whose rows would go along stops the run; one that names our table in another spelling is obeyed.
+// A hold on a child's row keeps the row that it would go along with; one that names our table in another spelling is obeyed.
 func TestHoldsThroughCascadeAndSpelling(t *testing.T) {
 	onEach(t, func(l *lab) {
 		l.sessions(5)
@@ -126,17 +126,18 @@ func TestHoldsThroughCascadeAndSpelling(t *testing.T) {
 		l.exec("INSERT INTO fine VALUES (7, 2)")
 		j := l.job(l.policy("session", func(p *policy.Policy) { p.Cascade = []string{"fine"} }))
 		pages := l.pages(j, 1000)
-		place := func(id, relation string) {
-			l.exec("INSERT INTO " + j.d.own("hold") + fmt.Sprintf(` (id, name, relation, conditions, placed_at) VALUES ('%s', 'court', '%s', '[{"column": "id", "value": "3"}]', '2026-01-01 00:00:00')`, id, relation))
+		place := func(id, relation, column, value string) {
+			l.exec("INSERT INTO " + j.d.own("hold") + fmt.Sprintf(` (id, name, relation, conditions, placed_at) VALUES ('%s', 'court', '%s', '[{"column": "%s", "value": "%s"}]', '2026-01-01 00:00:00')`, id, relation, column, value))
 		}
-		place("1", "fine")
+		place("0", "fine", "nothing", "7")
 		if _, err := j.Execute(t.Context(), asOf, l.work(pages[0])); !errors.Is(err, ErrHold) {
-			t.Errorf("a hold on a child that goes along: %v", err)
+			t.Errorf("a hold on a column that the child does not have: %v", err)
 		}
 		l.exec("DELETE FROM " + j.d.own("hold"))
-		place("2", "any.session")
+		place("1", "fine", "id", "7")
+		place("2", "any.session", "id", "3")
 		l.execute(j, pages)
-		if diff := cmp.Diff([]int{3}, l.ids("SELECT id FROM session")); diff != "" {
+		if diff := cmp.Diff([]int{2, 3}, l.ids("SELECT id FROM session ORDER BY id")); diff != "" {
 			t.Error(diff)
 		}
 	})

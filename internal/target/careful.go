@@ -42,6 +42,17 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 			return err
 		}
 	}
+	var held []tuple
+	if len(x.along) > 0 { // the rows are ours, so that none can come to hang on them: what is asked now stays so
+		open, err := x.only(ctx, free, x.notHeldAlong)
+		if err != nil {
+			return err
+		}
+		held, free = without(free, open), open
+		if err := x.noteHeld(ctx, t, held); err != nil {
+			return err
+		}
+	}
 	if x.j.guarded() {
 		if free, err = x.unguardedOf(ctx, free); err != nil {
 			return err
@@ -52,7 +63,7 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 		return err
 	}
 	outcome := x.j.outcome()
-	before := len(t.byOutcome[outcome])
+	before, noted := len(t.byOutcome[outcome]), len(t.rows)
 	if x.j.family != nil {
 		err = x.tearDownInGroups(ctx, free, t, last)
 	} else {
@@ -61,8 +72,8 @@ func (x *execution) changeChunk(ctx context.Context, w Work, keys []tuple, t *ta
 	if err != nil {
 		return err
 	}
-	done := slices.Concat(t.byOutcome[outcome][before:], t.byOutcome["held"], t.byOutcome["locked"], t.deferred, settled)
-	for _, n := range t.rows {
+	done := slices.Concat(t.byOutcome[outcome][before:], held, t.byOutcome["locked"], t.deferred, settled)
+	for _, n := range t.rows[noted:] {
 		done = append(done, n.key)
 	}
 	return x.account(ctx, t, without(keys, done), among(ours), last)

@@ -154,6 +154,9 @@ type Table struct {
 	Dependents []*Table
 	// Hidden is what our role may not see and which is therefore missing here: "foreign keys", "triggers". MySQL only.
 	Hidden []string
+
+	// ChildColumns are the columns of the tables whose rows go along or lose their reference, by label.
+	ChildColumns map[string][]Column
 }
 
 // A Spread is how a column's values lie in the table.
@@ -238,10 +241,46 @@ func (d *DB) Inspect(ctx context.Context, table string) (*Table, error) {
 	default:
 		t, err = d.inspectSQLite(ctx, table)
 	}
+	if err == nil {
+		err = d.childColumns(ctx, t)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("table %s of database %q: %w", table, d.Name, redact(err))
 	}
 	return t, nil
+}
+
+// childColumns reads the columns of the tables whose rows change when ours go.
+func (d *DB) childColumns(ctx context.Context, t *Table) error {
+	for _, fk := range t.Children {
+		if fk.OnDelete == NoAction || fk.OnDelete == Restrict || fk.Child == t.Label || t.ChildColumns[fk.Child] != nil {
+			continue
+		}
+		child := &Table{Engine: d.Engine}
+		child.Schema, child.Name = parts(fk.Child)
+		var err error
+		switch d.Engine {
+		case Postgres:
+			if child, err = d.pgTable(ctx, fk.Child); err == nil {
+				err = d.pgColumns(ctx, child)
+			}
+		case MySQL:
+			err = d.mysqlColumns(ctx, child)
+		default:
+			err = d.sqliteColumns(ctx, child, nil)
+		}
+		if errors.Is(err, ErrNoTable) { // dropped this moment: the fingerprint tells
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if t.ChildColumns == nil {
+			t.ChildColumns = map[string][]Column{}
+		}
+		t.ChildColumns[fk.Child] = child.Columns
+	}
+	return nil
 }
 
 // A reference is a foreign key as the catalog has it: names as the graph is walked, not as they are shown.

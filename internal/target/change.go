@@ -87,6 +87,9 @@ func (x *execution) update(ctx context.Context, keys []tuple) error {
 func (x *execution) conditions(q *query) {
 	x.j.repeat(q)
 	x.notHeld(q)
+	if x.j.db.Engine != MySQL && x.j.family == nil { // there it was asked in a statement of its own
+		x.notHeldAlong(q)
+	}
 }
 
 // rowHashes are the texts that take the place of values, by column: row by row, in the order of the keys.

@@ -310,13 +310,35 @@ func (j *judgement) cascades() {
 	for _, what := range along {
 		j.add(LevelInfo, "cascade_accepted", "", "%s", what)
 	}
+	j.cascadeSubjects(used)
+}
+
+// Children that go along: a hold on a data subject must know how they name one.
+func (j *judgement) cascadeSubjects(used map[string]bool) {
+	for _, name := range j.p.Cascade {
+		i := slices.IndexFunc(j.p.CascadeSubjects, func(c policy.CascadeSubject) bool { return c.Table == name })
+		switch {
+		case !used[name]:
+		case i < 0 && j.p.Subject != "":
+			j.add(LevelWarn, "cascade_subject", fmt.Sprintf("write {table: %s, subject: COLUMN} under cascade:, or {table: %s, no_subject: true}", name, name),
+				"cascade: %s does not say how it names the data subject, so that a hold on one asks %s alone", name, j.t.Label)
+		case i >= 0 && j.p.CascadeSubjects[i].Subject != "":
+			column := j.p.CascadeSubjects[i].Subject
+			for label, columns := range j.t.ChildColumns {
+				if child := (Table{Engine: j.t.Engine, Columns: columns}); j.t.names(name, label) {
+					if _, ok := child.Column(column); !ok {
+						j.add(LevelRefuse, "cascade_subject", "write the column as the database spells it", "cascade: %s has no column %q, which is to name the data subject", name, column)
+					}
+				}
+			}
+		}
+	}
 }
 
 // accepts returns the entry of cascade that names the child: as the catalog labels it, or with the schema it shares with us.
 func (j *judgement) accepts(child string) (string, bool) {
 	for _, name := range j.p.Cascade {
-		schema, table := parts(name)
-		if j.t.sameName(name, child) || j.t.sameName(table, child) && schema != "" && schema == j.t.Schema {
+		if j.t.names(name, child) {
 			return name, true
 		}
 	}

@@ -27,6 +27,7 @@ var pgSettings = [...]struct{ name, value string }{
 	{"standard_conforming_strings", "on"},
 	{"transform_null_equals", "off"},
 	{"extra_float_digits", "1"},
+	{"jit", "off"}, // our statements are short: compiling them takes longer than they do
 	{"bytea_output", "hex"},
 	{"row_security", "off"},
 	{"default_transaction_isolation", "read committed"},

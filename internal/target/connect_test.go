@@ -24,7 +24,7 @@ func TestOpenSettingsPostgres(t *testing.T) {
 	d := openDB(t, u.String())
 	for name, want := range map[string]string{
 		"TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "row_security": "off", "bytea_output": "hex",
-		"standard_conforming_strings": "on", "extra_float_digits": "1", "application_name": "curfew",
+		"standard_conforming_strings": "on", "extra_float_digits": "1", "jit": "off", "application_name": "curfew",
 		"default_transaction_isolation": "read committed", "idle_in_transaction_session_timeout": "1min",
 	} {
 		var got string

@@ -37,7 +37,7 @@ func (j *Job) count(ctx context.Context) (c Count, err error) {
 		return c, err
 	}
 	x := &execution{j: j, c: j.db.SQL}
-	if x.holds, err = x.readHolds(ctx); err != nil && classify(err) != classUndefined {
+	if err = x.obeyHolds(ctx); err != nil && classify(err) != classUndefined {
 		return c, err
 	}
 	open := func(q *query) {
@@ -54,8 +54,8 @@ func (j *Job) count(ctx context.Context) (c Count, err error) {
 		left = n
 		return max(kept, 0), err // the table lives on while we count
 	}
-	if len(x.holds) > 0 {
-		if c.Held, err = narrow(x.notHeld); err != nil {
+	if x.held() {
+		if c.Held, err = narrow(x.free); err != nil {
 			return c, err
 		}
 	}

@@ -111,8 +111,10 @@ type execution struct {
 	j    *Job
 	c    querier // the transaction; for a shadow run the pool
 	asOf time.Time
-	// holds narrow every statement to rows that no legal hold names; nil when there is none for this table.
-	holds  []heldCondition
+	// holds narrow every statement to rows that no legal hold names; nil when there is none for this table. along are those on
+	// rows that would change with ours, by table.
+	holds  []heldBy
+	along  map[string][]heldBy
 	ruled  map[string]ruling // of a stage: the rows it acts on, by key
 	stands time.Time         // and as of when it is recorded
 	points int               // numbers the savepoints
@@ -188,7 +190,7 @@ func (x *execution) open(ctx context.Context, w Work) (*Result, error) {
 	if closed > 0 {
 		return nil, ErrLate
 	}
-	if x.holds, err = x.readHolds(ctx); err != nil {
+	if err := x.obeyHolds(ctx); err != nil {
 		return nil, err
 	}
 	if j.db.Engine == Postgres {
@@ -334,7 +336,7 @@ func (x *execution) ofRows(ctx context.Context, err error) bool {
 		x.j.isDue(q)
 		x.j.inScope(q)
 		x.j.unguarded(q)
-		x.notHeld(q)
+		x.free(q)
 		rows, err := x.c.QueryContext(ctx, q.add(" LIMIT 1").String(), q.args...)
 		if err != nil {
 			return err
@@ -347,7 +349,7 @@ func (x *execution) ofRows(ctx context.Context, err error) bool {
 
 // change does what the policy says to the rows of the batch and accounts for each of them.
 func (x *execution) change(ctx context.Context, w Work, f *finding) (*tally, error) {
-	if x.j.careful || x.j.staged() || w.Phase == phaseRetry || w.Phase == phaseMoved {
+	if x.j.careful || x.j.staged() || len(x.along) > 0 || w.Phase == phaseRetry || w.Phase == phaseMoved {
 		return x.changeCarefully(ctx, w, f.keys)
 	}
 	if err := x.waitFor(ctx, quickWait); err != nil {

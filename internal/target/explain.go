@@ -29,6 +29,7 @@ type Answers struct {
 	Implausible bool // before implausible_before, which keeps the row
 	Guarded     bool
 	Held        bool
+	HeldBy      []string // names of the holds
 	Keeping     []string // constraints whose child rows keep the row
 	Along       int64    // rows of other tables that would go along
 	Choice      string   // what the data subject chose: one of policy's words, or "none" or "unlisted"; "" where the policy does not ask
@@ -63,8 +64,7 @@ func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
 		return nil, err
 	}
 	x := &execution{j: j, c: j.db.SQL}
-	x.holds, err = x.readHolds(ctx)
-	if err != nil && classify(err) != classUndefined { // a database without curfew's tables has no holds to obey
+	if err = x.obeyHolds(ctx); err != nil && classify(err) != classUndefined { // a database without curfew's tables has no holds to obey
 		return nil, redact(err)
 	}
 	one, err := x.only(ctx, keys, nil)
@@ -93,9 +93,7 @@ func (j *Job) Explain(ctx context.Context, key []string) (*Answers, error) {
 		func() error { return x.explainTrigger(ctx, one, a) },
 		func() error { return x.explainStages(ctx, one, a) },
 		func() error {
-			free, err := x.only(ctx, one, x.notHeld)
-			a.Held = len(free) == 0
-			return err
+			return x.explainHolds(ctx, one, a)
 		},
 		func() error { return a.failing(AskChildren, x.explainChildren(ctx, one, a)) },
 	}
@@ -123,6 +121,26 @@ func (a *Answers) failing(name Question, err error) error {
 		return err
 	}
 	a.Faults[name] = redact(err).Error()
+	return nil
+}
+
+// explainHolds finds out which holds keep the row.
+func (x *execution) explainHolds(ctx context.Context, one []tuple, a *Answers) error {
+	free, err := x.only(ctx, one, x.free)
+	if a.Held = len(free) == 0; err != nil || !a.Held {
+		return err
+	}
+	ids, names := x.holdNames()
+	for _, id := range ids {
+		y := x.under([]string{id})
+		free, err := y.only(ctx, one, y.free)
+		if err != nil {
+			return err
+		}
+		if len(free) == 0 {
+			a.HeldBy = append(a.HeldBy, names[id])
+		}
+	}
 	return nil
 }
 

@@ -3,7 +3,6 @@ package target
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -245,46 +244,23 @@ func (x *execution) mayFollow(ctx context.Context, keys []tuple, fk ForeignKey, 
 	return nil
 }
 
-// heldAlong is errRefused when a hold on the data subject names a row that would go along.
+// heldAlong is errRefused when a hold names a row that would go along.
 func (x *execution) heldAlong(ctx context.Context, d *doomed) error {
-	j := x.j
-	for i, s := range j.family.steps {
-		if s.subject == "" || len(d.keys[i]) == 0 {
+	for i, s := range x.j.family.steps {
+		if len(d.keys[i]) == 0 {
 			continue
 		}
-		for _, h := range x.holds {
-			if len(h) != 1 || h[0].Column != j.p.Subject {
-				continue
-			}
-			c, ok := s.t.Column(s.subject)
-			if !ok {
-				return fmt.Errorf("%w: table %s has no column %q", ErrHold, s.t.Label, s.subject)
-			}
-			held, err := x.anyOf(ctx, s, d.keys[i], func(q *query) { hasValue(q, c, h[0].Value) })
+		for _, h := range x.along[s.t.Label] {
+			held, err := x.anyOf(ctx, s, d.keys[i], func(q *query) { h.write(q, "") })
 			if err != nil {
 				return err
 			}
 			if held {
-				return errRefused{"held", "a legal hold keeps rows of " + s.t.Label}
+				return errRefused{"held", "hold " + h.name}
 			}
 		}
 	}
 	return nil
-}
-
-// hasValue writes "the column has the value", given as text. In a column of SQLite without a type 7 and '7' are not equal, and a
-// hold means both.
-func hasValue(q *query, c Column, text string) {
-	kind, id := textValue, q.d.ident(c.Name)
-	switch c.Kind {
-	case KindInt:
-		kind = intValue
-	case KindAny:
-		q.add("(CAST(", id, " AS TEXT) = ").arg(text).add(" OR ", id, " = ").arg(text).add(")")
-		return
-	}
-	q.add(id, " = ")
-	q.d.bind(q, c, value{kind, text})
 }
 
 // anyOf reports whether one of the rows meets the condition.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/keyring"
 	"curfew.dev/curfew/policy"
 )
@@ -28,6 +29,9 @@ type JobOptions struct {
 	Run    string // run id; names the receipts
 	Keys   *keyring.Keyring
 	Logger *slog.Logger
+	// CheckHolds compares the holds of the database with what the ledger says, in each batch's transaction: an error of it ends the
+	// batch before anything is changed. Nil where there is no ledger to ask.
+	CheckHolds func(context.Context, []hold.Row) error
 }
 
 // A Job makes every statement of one run: all of them carry the same cutoff. It is safe for concurrent use.
@@ -55,8 +59,10 @@ type Job struct {
 	careful     bool
 	restricting []ForeignKey // children whose rows keep ours from going
 	cascading   []ForeignKey // children whose rows go along
-	selfRef     bool         // a row of this table may reference another
-	family      *family      // of a delete with dependents; else nil
+	altering    []ForeignKey // children whose rows go along or lose their reference
+	checkHolds  func(context.Context, []hold.Row) error
+	selfRef     bool    // a row of this table may reference another
+	family      *family // of a delete with dependents; else nil
 
 	edits       []edit // set and anonymise: what becomes of each row
 	keys        *keyring.Keyring
@@ -85,7 +91,7 @@ func (j *Job) readsOthers() bool {
 // NewJob binds the policy. The table must have been judged fit (Judge) before.
 func NewJob(db *DB, o JobOptions) (*Job, error) {
 	d := dialectFor(db.server)
-	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, asOf: o.AsOf, live: o.Live}
+	j := &Job{db: db, d: d, p: o.Policy, t: o.Table, run: o.Run, shadow: o.Shadow, keys: o.Keys, log: o.Logger, asOf: o.AsOf, live: o.Live, checkHolds: o.CheckHolds}
 	if o.Cutoff.After(o.AsOf) && o.Policy.Action.Kind != policy.Notify {
 		return nil, fmt.Errorf("the cutoff %s is after as_of %s, and only notify may come before the due instant", o.Cutoff.Format(time.RFC3339), o.AsOf.Format(time.RFC3339))
 	}
@@ -144,6 +150,9 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 		if fk.Child == o.Table.Label && fk.Parent == o.Table.Label {
 			j.selfRef = true
 		}
+		if fk.OnDelete == Cascade || fk.OnDelete == SetNull || fk.OnDelete == SetDefault {
+			j.altering = append(j.altering, fk)
+		}
 		switch fk.OnDelete {
 		case Cascade:
 			j.cascading = append(j.cascading, fk)
@@ -154,7 +163,7 @@ func NewJob(db *DB, o JobOptions) (*Job, error) {
 		}
 	}
 	if o.Policy.Action.Kind.Tells() { // rows stay, and so does all that hangs on them
-		j.restricting, j.cascading = nil, nil
+		j.restricting, j.cascading, j.altering = nil, nil, nil
 	}
 	if j.family != nil {
 		j.cascading = j.family.cascading()

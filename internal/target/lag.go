@@ -19,7 +19,7 @@ func (j *Job) OldestDue(ctx context.Context) (due *time.Time, known bool, err er
 		return due, known, redact(err)
 	}
 	x := &execution{j: j, c: j.db.SQL}
-	if x.holds, err = x.readHolds(ctx); err != nil && classify(err) != classUndefined {
+	if err = x.obeyHolds(ctx); err != nil && classify(err) != classUndefined {
 		return nil, false, redact(err)
 	}
 	if j.atOnce == nil {
@@ -57,7 +57,7 @@ func (x *execution) oldest(ctx context.Context, cond func(*query)) (*time.Time, 
 	j.where(q, phaseMain, nil, nil)
 	cond(q)
 	j.unguarded(q)
-	x.notHeld(q)
+	x.free(q)
 	for _, fk := range j.restricting { // what the database will not let go is told by the runs
 		if fk.ChildSelect && fk.Child != j.t.Label {
 			q.add(" AND NOT ")

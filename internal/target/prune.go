@@ -40,14 +40,7 @@ func (db *DB) DropReceipts(ctx context.Context, run string) (dropped int64, err 
 	}
 	defer tx.Rollback()
 	// Alone, like the placing of a hold: no batch is between its look at the tombstones and its commit.
-	switch db.Engine {
-	case Postgres:
-		_, err = tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock("+holdLock+")")
-	case MySQL:
-		var epoch int64
-		err = tx.QueryRowContext(ctx, "SELECT epoch FROM curfew_hold_epoch WHERE one = 1 FOR UPDATE").Scan(&epoch)
-	}
-	if err != nil {
+	if err := db.alone(ctx, tx); err != nil {
 		return 0, redact(err)
 	}
 	q := newQuery(d).add("SELECT count(*) FROM ", d.own("receipt"), " WHERE run = ").arg(run)

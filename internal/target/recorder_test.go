@@ -69,8 +69,8 @@ var (
 
 func (c recorderConn) answer(query string) [][]driver.Value {
 	switch {
-	case strings.HasPrefix(query, "SELECT relation, conditions"):
-		return [][]driver.Value{{"*", `[{"column": "owner", "value": "7"}]`}}
+	case strings.HasPrefix(query, "SELECT id, name, relation, conditions"):
+		return [][]driver.Value{{"1", "court", "*", `[{"column": "owner", "value": "7"}]`}}
 	case strings.HasPrefix(query, "SELECT batch_key"):
 		return [][]driver.Value{{goldenKey, int64(1), `{"deleted":1}`, int64(0), `{}`, []byte{}, []byte{}}}
 	case strings.Contains(query, "DELETE FROM") && !c.deletes && !strings.Contains(query, "array_agg"):

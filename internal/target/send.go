@@ -48,7 +48,7 @@ func (j *Job) sending(ctx context.Context, asOf time.Time, w Work, rows []Row) (
 	if err := x.stand(ctx); err != nil {
 		return nil, err
 	}
-	if x.holds, err = x.readHolds(ctx); err != nil {
+	if err = x.obeyHolds(ctx); err != nil {
 		return nil, err
 	}
 	ready, err := x.stillDue(ctx, rows)

@@ -78,7 +78,7 @@ var (
 // oldestOfStage is OldestDue for one stage: since when the row that has waited longest could have been acted on.
 func (j *Job) oldestOfStage(ctx context.Context) (due *time.Time, known bool, err error) {
 	x := &execution{j: j, c: j.db.SQL}
-	if x.holds, err = x.readHolds(ctx); err != nil && classify(err) != classUndefined {
+	if err = x.obeyHolds(ctx); err != nil && classify(err) != classUndefined {
 		return nil, false, err
 	}
 	began := time.Now()
@@ -88,7 +88,7 @@ func (j *Job) oldestOfStage(ctx context.Context) (due *time.Time, known bool, er
 		}
 		free, err := x.only(ctx, keys, func(q *query) {
 			j.unguarded(q)
-			x.notHeld(q)
+			x.free(q)
 			for _, fk := range j.restricting {
 				if fk.ChildSelect && fk.Child != j.t.Label {
 					q.add(" AND NOT ")

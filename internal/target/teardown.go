@@ -310,10 +310,6 @@ func (x *execution) rehearseAlong(ctx context.Context, keys []tuple, t *tally, e
 
 // refuse notes a single row that cannot go.
 func (t *tally) refuse(key tuple, r errRefused) {
-	if r.outcome == "held" { // told by the count alone, as of any held row
-		t.put(r.outcome, key)
-		return
-	}
 	t.note(r.outcome, r.reason, key)
 }
 

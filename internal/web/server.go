@@ -16,6 +16,7 @@ type server struct {
 	ledger  *ledger.Ledger
 	engine  Engine
 	problem func(error) api.Problem
+	holds   Holds
 	metrics *Metrics
 	log     *slog.Logger
 	clock   func() time.Time
@@ -28,7 +29,7 @@ type server struct {
 }
 
 func newServer(o Options) http.Handler {
-	s := &server{ledger: o.Ledger, engine: o.Engine, problem: o.Problem, metrics: o.Metrics, log: o.Logger, clock: o.Clock, mux: http.NewServeMux()}
+	s := &server{ledger: o.Ledger, engine: o.Engine, holds: o.Holds, problem: o.Problem, metrics: o.Metrics, log: o.Logger, clock: o.Clock, mux: http.NewServeMux()}
 	if s.problem == nil {
 		s.problem = func(error) api.Problem { return api.Problem{} }
 	}
@@ -53,6 +54,11 @@ func newServer(o Options) http.Handler {
 	s.mux.Handle("GET /v1/policies", s.answer(ledger.ScopeRead, s.policies))
 	s.mux.Handle("GET /v1/occurrences", s.answer(ledger.ScopeRead, s.occurrences))
 	s.mux.Handle("GET /v1/calls", s.answer(ledger.ScopeRead, s.listCalls))
+	if s.holds != nil {
+		s.mux.Handle("GET /v1/holds", s.answer(ledger.ScopeRead, s.listHolds))
+		s.mux.Handle("POST /v1/holds", s.answer(ledger.ScopeAdmin, s.placeHold))
+		s.mux.Handle("DELETE /v1/holds/{name}", s.answer(ledger.ScopeAdmin, s.releaseHold))
+	}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
 	s.mux.Handle("GET /metrics", s.metrics.handler(gauges, s.log))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/internal/target"
 )
@@ -20,6 +21,8 @@ type Worker struct {
 	Waits  []time.Duration // between attempts while the database is out of reach
 	Logger *slog.Logger
 	Tell   *Telling // for a policy whose action is done outside of the database
+	// AwaitHolds waits until no hold is being placed or released. Nil: such a batch is an error at once.
+	AwaitHolds func(context.Context) error
 }
 
 // Result is a batch that was executed.
@@ -50,6 +53,7 @@ var stops = []struct {
 	{target.ErrDiverged, "ledger_diverged"},
 	{target.ErrLate, "late_batch"},
 	{target.ErrHold, "hold_unreadable"},
+	{hold.ErrStale, "holds_stale"},
 }
 
 // AsStop returns the reason why a run cannot go on after this error of the target, or nil when it can.
@@ -71,6 +75,13 @@ func (w *Worker) Execute(ctx context.Context, work target.Work) (Result, error) 
 		}
 		if stop := AsStop(err); stop != nil {
 			return Result{}, stop
+		}
+		if errors.Is(err, hold.ErrPending) && w.AwaitHolds != nil {
+			if err := w.AwaitHolds(ctx); err != nil {
+				return Result{}, err
+			}
+			attempt--
+			continue
 		}
 		if !target.Transient(err) || attempt >= len(w.Waits) {
 			return Result{}, err

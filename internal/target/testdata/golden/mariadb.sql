@@ -35,7 +35,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -127,7 +127,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -213,7 +213,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -278,7 +278,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -337,7 +337,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -382,7 +382,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?);
 -- 1: int64 42
@@ -442,7 +442,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -552,7 +552,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -654,7 +654,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 1;
 
@@ -727,7 +727,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -789,7 +789,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -837,7 +837,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?));
 -- 1: string acme
@@ -925,7 +925,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (CAST(CONVERT(`kind` USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY)) AND (
 kind <> 'keep'
@@ -1005,7 +1005,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE) AND `pinned` <=> (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)) AND `owner` <=> ?) AND (
 kind <> 'keep'
@@ -1087,7 +1087,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -1153,7 +1153,7 @@ SELECT count(*) FROM `event` WHERE `at` IS NULL AND (
 kind <> 'keep'
 );
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT count(*) FROM `event` WHERE (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -1197,7 +1197,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 (

@@ -35,7 +35,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -137,7 +137,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -237,7 +237,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -317,7 +317,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -376,7 +376,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -421,7 +421,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` WHERE `id` IN (?);
 -- 1: int64 42
@@ -481,7 +481,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -599,7 +599,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -715,7 +715,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -803,7 +803,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` FORCE INDEX (`PRIMARY`) WHERE (`tenant`, `no`) IN ((?, ?)) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -865,7 +865,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SET SESSION innodb_lock_wait_timeout = 10;
 
@@ -913,7 +913,7 @@ UPDATE curfew_receipt SET planned = ?, outcomes = ?, cascaded = ?, detail = ?, e
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `tenant` AS curfew_0, `no` AS curfew_1 FROM `event` WHERE (`tenant`, `no`) IN ((?, ?));
 -- 1: string acme
@@ -1001,7 +1001,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (CAST(CONVERT(`kind` USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY)) AND (
 kind <> 'keep'
@@ -1081,7 +1081,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND NOT (COALESCE((CONVERT(`kind` USING utf8mb4) COLLATE utf8mb4_bin REGEXP '^anon:[0-9a-f]{32}$' AND LOCATE(CHAR(10), CONVERT(`kind` USING utf8mb4)) = 0), TRUE) AND `pinned` <=> (`pinned` - MOD(MOD(`pinned`, 10) + 10, 10)) AND `owner` <=> ?) AND (
 kind <> 'keep'
@@ -1163,7 +1163,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -1229,7 +1229,7 @@ SELECT count(*) FROM `event` WHERE `at` IS NULL AND (
 kind <> 'keep'
 );
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT count(*) FROM `event` WHERE (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 kind <> 'keep'
@@ -1273,7 +1273,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT `id` AS curfew_0 FROM `event` FORCE INDEX (`PRIMARY`) WHERE `id` IN (?) AND (`at` IS NULL OR ((`at` < ? AND NOT (MONTH(`at`) = 0 OR DAYOFMONTH(`at`) = 0)))) AND (
 (

@@ -48,7 +48,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -161,7 +161,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -248,7 +248,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -365,7 +365,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -442,7 +442,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -535,7 +535,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -614,7 +614,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 WITH p(c0) AS (
 SELECT "id" AS curfew_0 FROM ONLY "public"."event" WHERE "id" = ANY($1::text[]::bigint[])
@@ -694,7 +694,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -817,7 +817,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -910,7 +910,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1036,7 +1036,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1119,7 +1119,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1219,7 +1219,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1305,7 +1305,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 WITH p(c0, c1) AS (
 SELECT "tenant"::text AS curfew_0, "no" AS curfew_1 FROM ONLY "public"."event" WHERE ("tenant", "no") IN (SELECT * FROM unnest($1::text[]::text[], $2::text[]::bigint[]))
@@ -1397,7 +1397,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1491,7 +1491,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1589,7 +1589,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -1680,7 +1680,7 @@ SELECT count(*) FROM ONLY "public"."event" WHERE "at" IS NULL AND (
 kind <> 'keep'
 );
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SELECT count(*) FROM ONLY "public"."event" WHERE ("at" IS NULL OR ("at" < $1)) AND (
 kind <> 'keep'
@@ -1731,7 +1731,7 @@ INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew.tombstone WHERE run = $1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew.hold;
+SELECT id, name, relation, conditions FROM curfew.hold ORDER BY name, id;
 
 SET CONSTRAINTS ALL IMMEDIATE;
 

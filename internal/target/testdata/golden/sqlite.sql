@@ -28,7 +28,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -108,7 +108,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -186,7 +186,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -244,7 +244,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
@@ -312,7 +312,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -370,7 +370,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 
 -- # a key of 1: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1);
 -- 1: string 42
@@ -420,7 +420,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -510,7 +510,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -598,7 +598,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -662,7 +662,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"tenant" AS curfew_0, +"no" AS curfew_1 FROM "event" WHERE ("tenant", "no") IN (VALUES (?1, ?2)) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
@@ -737,7 +737,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SAVEPOINT curfew_1;
 
@@ -802,7 +802,7 @@ UPDATE curfew_receipt SET planned = ?1, outcomes = ?2, cascaded = ?3, detail = ?
 
 -- # a key of 2: a batch of a shadow run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"tenant" AS curfew_0, +"no" AS curfew_1 FROM "event" WHERE ("tenant", "no") IN (VALUES (?1, ?2));
 -- 1: string acme
@@ -890,7 +890,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND NOT ("kind" COLLATE BINARY IS ?2) AND (
 kind <> 'keep'
@@ -961,7 +961,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND NOT (("kind" IS NULL OR typeof("kind") = 'text' AND "kind" GLOB 'anon:[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]') AND "pinned" COLLATE BINARY IS (CASE typeof("pinned") WHEN 'integer' THEN "pinned" - (("pinned" % 10) + 10) % 10 WHEN 'real' THEN 10.0 * (CAST("pinned" / 10 AS INTEGER) - ("pinned" / 10 < CAST("pinned" / 10 AS INTEGER))) ELSE "pinned" END) AND "owner" COLLATE BINARY IS ?2) AND (
 kind <> 'keep'
@@ -1034,7 +1034,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
@@ -1107,7 +1107,7 @@ SELECT count(*) FROM "event" WHERE "at" IS NULL AND (
 kind <> 'keep'
 );
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT count(*) FROM "event" WHERE ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 kind <> 'keep'
@@ -1143,7 +1143,7 @@ INSERT INTO curfew_receipt (batch_key, run, seq, policy, stage, relation, as_of,
 SELECT count(*) FROM curfew_tombstone WHERE run = ?1;
 -- 1: string run
 
-SELECT relation, conditions FROM curfew_hold;
+SELECT id, name, relation, conditions FROM curfew_hold ORDER BY name, id;
 
 SELECT +"id" AS curfew_0 FROM "event" WHERE "id" IN (?1) AND ("at" IS NULL OR ((typeof("at") IN ('integer', 'real') AND "at" < 1774746000))) AND (
 (
