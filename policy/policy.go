@@ -80,6 +80,7 @@ type Policy struct {
 	Retry       Retry     `json:"retry"`
 	Limits      Limits    `json:"limits,omitzero"`
 	AtCutoff    AtCutoff  `json:"at_cutoff,omitempty"`
+	Windows     []Window  `json:"windows,omitempty"` // when batches may begin; none: always
 }
 
 // Action is what is done to a due row.
@@ -187,11 +188,6 @@ type Retry struct {
 	Attempts int           `json:"attempts"`
 	Backoff  time.Duration `json:"backoff_ns"`
 	Factor   int           `json:"factor"`
-}
-
-// Limits are the alarms of a policy.
-type Limits struct {
-	RetentionLag time.Duration `json:"retention_lag_ns,omitempty"`
 }
 
 // The defaults of what a file may leave out.

@@ -72,6 +72,8 @@ func (p *Policy) understood() error {
 		return fmt.Errorf("batch %+v", p.Batch)
 	case p.Retry.Attempts < 1 || p.Retry.Backoff < 0 || p.Retry.Factor < 1:
 		return fmt.Errorf("retry %+v", p.Retry)
+	case p.Limits.MaxRows < 0:
+		return fmt.Errorf("max_rows %d", p.Limits.MaxRows)
 	}
 	for _, known := range []struct {
 		name, value string

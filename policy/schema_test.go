@@ -79,7 +79,7 @@ var beyondSchema = []string{
 	"key_file_empty", "ledger_mysql", "policy_names_one_variable", "since_expression_as_column", "since_quoted_column",
 	"since_semicolon", "table_", "timezone_bad", "trigger_expr_now", "trigger_implausible", "trigger_zone_", "trigger_timestamp", "trigger_date",
 	"trigger_compact_no_zone", "unless_", "url_", "variable_", "version_float", "where_", "yaml_", "batch_target_long", "batch_rows_hex", "batch_rows_underscore",
-	"workers_http", "workers_query", "workers_scheme", "workers_token_", "workers_user",
+	"windows_day_twice", "windows_same", "windows_twice", "workers_http", "workers_query", "workers_scheme", "workers_token_", "workers_user",
 }
 
 func TestSchemaRefusesBadFiles(t *testing.T) {
