@@ -27,6 +27,7 @@ type work struct {
 	job  *target.Job // nil when a pool does the work
 	keys *keyring.Keyring
 
+	counts  counter      // what a run of this policy is about to do
 	remote  *pool.Remote // nil when this process does the work
 	retried func()       // counts batches that the pool tries again; may be nil
 }
@@ -53,7 +54,7 @@ func (c *Curfew) bind(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*w
 	if err != nil {
 		return nil, &Error{Kind: KindRefused, Err: err, Hint: "curfew check " + p.Name + " says more"}
 	}
-	return &work{c: c, l: l, run: run, p: p, job: job, keys: keys}, nil
+	return &work{c: c, l: l, run: run, p: p, job: job, keys: keys, counts: localCounter{c, job, run}}, nil
 }
 
 func (c *Curfew) storedPolicy(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*policy.Policy, error) {
@@ -77,8 +78,20 @@ func (w *work) options() dispatch.Options {
 	if w.remote != nil {
 		return w.remoteOptions()
 	}
-	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log, Worker: w.executor(shortWaits)}
+	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log, Worker: w.executor(shortWaits),
+		Weigh: w.weigh, Window: w.window()}
 }
+
+// window is when batches of the policy may begin; nil for at any time.
+func (w *work) window() func(time.Time) time.Time {
+	if len(w.p.Windows) == 0 {
+		return nil
+	}
+	return w.p.NextWindow
+}
+
+// over reports whether nothing more happens in a run as it stands: it has ended, or waits for approval.
+func over(r ledger.Run) bool { return r.State.Ended() || r.State == ledger.AwaitingApproval }
 
 // drain works on an open run in the foreground.
 func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, req RunRequest) (ledger.Run, error) {
@@ -86,7 +99,7 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 	if err != nil {
 		return run, err
 	}
-	if err := w.start(ctx); err != nil || w.run.State.Ended() {
+	if err := w.start(ctx); err != nil || over(w.run) {
 		return w.run, err
 	}
 	o := w.options()
@@ -116,7 +129,7 @@ func (w *work) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.running(ctx, plan); err != nil || w.run.State.Ended() {
+	if err := w.running(ctx, plan); err != nil || over(w.run) {
 		return err
 	}
 	began, err := w.began()
@@ -133,7 +146,7 @@ func (w *work) start(ctx context.Context) error {
 func (w *work) running(ctx context.Context, plan []byte) error {
 	begins := w.run.State == ledger.Accepted
 	started, err := w.l.Start(ctx, w.run.ID, plan)
-	if errors.Is(err, ledger.ErrRunEnded) { // another process was at work on it, and is done
+	if errors.Is(err, ledger.ErrRunEnded) || errors.Is(err, ledger.ErrAwaiting) { // another process was at work on it, and is done
 		w.run, err = w.l.Get(ctx, w.run.ID)
 		return ledgerError(err)
 	}
@@ -203,7 +216,7 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		}
 		return run, nil
 	}
-	if err == nil {
+	if err == nil || run.State == ledger.AwaitingApproval {
 		return run, nil
 	}
 	kind, detail := KindFailed, err.Error()

@@ -83,7 +83,7 @@ func (w *work) startRemote(ctx context.Context) error {
 			return poolError(err)
 		}
 	}
-	if err := w.running(ctx, plan); err != nil || w.run.State.Ended() {
+	if err := w.running(ctx, plan); err != nil || over(w.run) {
 		return err
 	}
 	w.remote.Adopt(w.run.Plan)
@@ -92,7 +92,7 @@ func (w *work) startRemote(ctx context.Context) error {
 
 func (w *work) remoteOptions() dispatch.Options {
 	f := far{w.remote}
-	return dispatch.Options{Ledger: w.l, Pager: f, Pool: f, Worker: f, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log}
+	return dispatch.Options{Ledger: w.l, Pager: f, Pool: f, Worker: f, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log, Weigh: w.weigh, Window: w.window()}
 }
 
 // far is a pool whose errors are ours.

@@ -42,6 +42,7 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 			Hint: "curfew install " + database + " --print shows the SQL, for a role that may create tables there"}
 	}
 	answer.Executed = true
+	c.noteInstalled(ctx, db)
 	return answer, nil
 }
 

@@ -52,6 +52,7 @@ type known struct {
 	shadowed  map[stageName]ledger.Run // of policies in shadow mode: the last run that succeeded
 	open      map[stageName]ledger.Run // the oldest open run, in whatever mode
 	pauses    map[string]api.Pause
+	databases map[string]ledger.Database
 }
 
 func (c *Curfew) known(ctx context.Context) (known, error) {
@@ -94,6 +95,14 @@ func (c *Curfew) known(ctx context.Context) (known, error) {
 	}
 	if k.shadowed, err = c.lastShadows(ctx, l); err != nil {
 		return k, err
+	}
+	databases, err := l.Databases(ctx)
+	if err != nil {
+		return k, ledgerError(err)
+	}
+	k.databases = map[string]ledger.Database{}
+	for _, d := range databases {
+		k.databases[d.Name] = d
 	}
 	k.pauses, err = c.pauses(ctx, l)
 	return k, err
@@ -179,6 +188,9 @@ func (k known) status(p *policy.Policy) api.PolicyStatus {
 		Policy: p.Name, Mode: string(p.Mode), Schedule: scheduleInWords(p), OpenRun: k.open[name].ID,
 		Missed: health.Missed, Failed: health.Failed, Skipped: health.Skips, Expired: health.Expired,
 	}
+	if open := k.open[name]; strings.HasPrefix(open.Detail, ledger.OutsideWindow) {
+		s.Waiting = open.Detail
+	}
 	ok := health.LastOK
 	if p.Mode == policy.Shadow {
 		ok = k.shadowed[name]
@@ -238,6 +250,9 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 	if p.Schedule != nil && seen && state.Expr != expression(p) {
 		add("reload curfew serve (SIGHUP), and give this command the CURFEW_POLICY_…_CRON that it has", "another schedule is kept than the file's: %s", keptInWords(state.Expr))
 	}
+	if d := k.databases[p.Database]; d.Differs != "" && p.Mode == policy.Enforce {
+		add("curfew adopt "+p.Database+" accepts it as it is; until then no run changes anything there", "its database %s is not the one that the ledger knows (since %s): %s", p.Database, stampInWords(d.Noticed), d.Differs)
+	}
 	health := k.health[name]
 	if last := health.Last; last.Mode == s.Mode && last.State == ledger.Failed {
 		add("curfew show "+shortID(last.ID)+" has the details", "the last run failed: %s", why(last))
@@ -278,7 +293,8 @@ func (k known) stuck(r ledger.Run) (ailment, bool) {
 		return ailment{}, false
 	}
 	if r.State == ledger.AwaitingApproval {
-		return ailment{"run " + shortID(r.ID) + " waits for approval", "curfew show " + shortID(r.ID) + " says why"}, true
+		return ailment{"run " + shortID(r.ID) + " waits for approval: " + r.Detail,
+			"curfew show " + shortID(r.ID) + " has the plan; curfew approve " + shortID(r.ID) + " lets it go on, curfew cancel " + shortID(r.ID) + " ends it"}, true
 	}
 	if what, waits := strings.CutPrefix(r.Detail, ledger.Waiting); waits {
 		return ailment{"run " + shortID(r.ID) + " waits and is tried again: " + what, "curfew check " + r.Policy + " tries the same database; curfew cancel " + shortID(r.ID) + " gives the run up"}, true

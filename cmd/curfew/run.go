@@ -123,6 +123,10 @@ func (a *app) judge(run api.Run) error {
 		}
 	default:
 		a.note("run %s is %s: %s", shortID(run.ID), strings.ReplaceAll(run.State, "_", " "), reason(run))
+		if run.State == api.StateAwaitingApproval {
+			a.note("nothing was changed; %q has the plan, %q lets it go on, %q ends it",
+				"curfew show "+shortID(run.ID), "curfew approve "+shortID(run.ID), "curfew cancel "+shortID(run.ID))
+		}
 		a.code = exitNotWell
 		return nil
 	}

@@ -97,8 +97,13 @@ type Options struct {
 	// Pool, when set, is the worker pool of another system, which lets batches in: then Worker waits until it has done them.
 	Pool   Pool
 	Waited func(reason string) // called each time Pool refused a batch for now; may be nil
-	Stop   <-chan struct{}     // closed: finish the batches in hand and return ErrInterrupted
-	Report func(ledger.Run)    // called after each step, never concurrently; may be nil
+	// Weigh, when set, judges a run of which nothing was let in yet, and returns it as it then stands: one that waits for approval
+	// admits nothing.
+	Weigh func(ctx context.Context, run ledger.Run) (ledger.Run, error)
+	// Window, when set, is the first instant from one on at which batches may begin.
+	Window func(from time.Time) time.Time
+	Stop   <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
+	Report func(ledger.Run) // called after each step, never concurrently; may be nil
 }
 
 // Seal seals a run's key values for the ledger; nothing stays nothing.

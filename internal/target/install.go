@@ -22,7 +22,8 @@ const layout = 1
 // receipt holds what each batch did; it is written in the transaction of the change. hold holds the legal holds in force.
 // hold_epoch is what a batch locks in share and the placing of a hold locks alone, so that a hold waits for the batches
 // in flight and every later batch sees it (PostgreSQL uses an advisory lock instead, which waits for milliseconds also
-// under load). tombstone remembers a run whose receipts were dropped, and refuses its late batches.
+// under load). tombstone remembers a run whose receipts were dropped, and refuses its late batches. claim says which ledger
+// the database belongs to, so that a copy of it or another ledger is noticed.
 func InstallSQL(e Engine) []string {
 	switch e {
 	case Postgres:
@@ -39,6 +40,7 @@ func InstallSQL(e Engine) []string {
 			`CREATE TABLE IF NOT EXISTS curfew.tombstone (run text PRIMARY KEY, receipts bigint NOT NULL, dropped_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE TABLE IF NOT EXISTS curfew.hold (id text PRIMARY KEY, name text NOT NULL, relation text NOT NULL, conditions text NOT NULL, placed_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
 			`CREATE INDEX IF NOT EXISTS hold_relation ON curfew.hold (relation)`,
+			`CREATE TABLE IF NOT EXISTS curfew.claim (one int PRIMARY KEY CHECK (one = 1), ledger text NOT NULL, epoch text NOT NULL, claimed_at timestamptz NOT NULL)`,
 		}
 	case MySQL:
 		return []string{
@@ -53,6 +55,7 @@ func InstallSQL(e Engine) []string {
 			`CREATE TABLE IF NOT EXISTS curfew_hold (id VARCHAR(64) NOT NULL PRIMARY KEY, name VARCHAR(255) NOT NULL, relation VARCHAR(255) NOT NULL, conditions TEXT NOT NULL, placed_at DATETIME(6) NOT NULL, KEY relation (relation)) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`,
 			`CREATE TABLE IF NOT EXISTS curfew_hold_epoch (one TINYINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL) ENGINE=InnoDB`,
 			`INSERT IGNORE INTO curfew_hold_epoch (one, epoch) VALUES (1, 0)`,
+			`CREATE TABLE IF NOT EXISTS curfew_claim (one TINYINT NOT NULL PRIMARY KEY, ledger VARCHAR(64) NOT NULL, epoch VARCHAR(64) NOT NULL, claimed_at DATETIME(6) NOT NULL) ENGINE=InnoDB`,
 		}
 	default:
 		return []string{
@@ -65,6 +68,7 @@ func InstallSQL(e Engine) []string {
 			`CREATE TABLE IF NOT EXISTS curfew_tombstone (run TEXT NOT NULL PRIMARY KEY, receipts INTEGER NOT NULL, dropped_at TEXT NOT NULL)`,
 			`CREATE TABLE IF NOT EXISTS curfew_hold (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, relation TEXT NOT NULL, conditions TEXT NOT NULL, placed_at TEXT NOT NULL)`,
 			`CREATE INDEX IF NOT EXISTS curfew_hold_relation ON curfew_hold (relation)`,
+			`CREATE TABLE IF NOT EXISTS curfew_claim (one INTEGER PRIMARY KEY CHECK (one = 1), ledger TEXT NOT NULL, epoch TEXT NOT NULL, claimed_at TEXT NOT NULL)`,
 		}
 	}
 }
@@ -83,6 +87,7 @@ func GrantSQL(e Engine, role string, tables, reads []string) []string {
 			"GRANT SELECT ON curfew.layout, curfew.hold TO " + d.ident(role),
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew.receipt TO " + d.ident(role),
 			"GRANT SELECT, INSERT ON curfew.tombstone TO " + d.ident(role),
+			"GRANT SELECT, INSERT, UPDATE ON curfew.claim TO " + d.ident(role),
 		}
 		for _, t := range tables {
 			schema, name := parts(t)
@@ -105,6 +110,7 @@ func GrantSQL(e Engine, role string, tables, reads []string) []string {
 			"GRANT SELECT, UPDATE ON curfew_hold_epoch" + to,
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew_receipt" + to,
 			"GRANT SELECT, INSERT ON curfew_tombstone" + to,
+			"GRANT SELECT, INSERT, UPDATE ON curfew_claim" + to,
 			// Without it MySQL hides which tables reference ours, and with them what a delete would take along.
 			"GRANT REFERENCES ON *" + to,
 		}
