@@ -42,7 +42,9 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 			Hint: "curfew install " + database + " --print shows the SQL, for a role that may create tables there"}
 	}
 	answer.Executed = true
-	c.noteInstalled(ctx, db)
+	if !c.noLedgerYet() { // else there is none that could know it, and the first run does it
+		c.noteInstalled(ctx, db)
+	}
 	return answer, nil
 }
 
