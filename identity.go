@@ -235,6 +235,23 @@ func (c *Curfew) Adopt(ctx context.Context, name string) (api.Adoption, error) {
 	return answer, nil
 }
 
+// checkIdentity finds out whether a database is the one on record, and writes nothing.
+func (c *Curfew) checkIdentity(ctx context.Context, l *ledger.Ledger, db *target.DB, add func(api.Finding)) {
+	s, err := c.sight(ctx, l, db)
+	if err != nil {
+		add(findingOf(err, "identity"))
+		return
+	}
+	if len(s.differs) > 0 {
+		add(api.Finding{Level: api.LevelRefuse, Code: "database_changed", Message: "it is not the database that the ledger knows: " + strings.Join(s.differs, "; "),
+			Hint: "if the policies are to be kept in it all the same: curfew adopt " + db.Name})
+	}
+	if !s.claims {
+		add(api.Finding{Level: api.LevelWarn, Code: "database_unclaimed", Message: "it cannot keep which ledger it belongs to, by which a copy of it would be noticed",
+			Hint: "curfew install " + db.Name + " --print shows the table and the right that are missing"})
+	}
+}
+
 // noteInstalled puts a database on record when curfew was installed in it, as far as there is a ledger to do so: a run does it too.
 func (c *Curfew) noteInstalled(ctx context.Context, db *target.DB) {
 	l, err := c.ledger(ctx)
