@@ -20,6 +20,10 @@ the same instant again, curfew resumes that run, or shows it if it has ended. Ro
 become due strictly before the cutoff, which is as_of minus the policy's period; a
 row that is refreshed while the run is under way stays.
 
+A run that would remove more than the policy's limits allow, or more than the policy did
+before it was changed, waits for curfew approve, and changes nothing. Outside the policy's
+windows it waits for the next one.
+
 The policy's mode decides whether rows are changed. --shadow plans, counts and
 records everything and changes nothing, whatever the mode.
 
