@@ -14,6 +14,7 @@ import (
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/dispatch"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/riverq"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/schedule"
 )
@@ -588,5 +589,28 @@ func TestServeWindow(t *testing.T) {
 	d.eventually("it goes on", func() bool { r, err := l.Get(t.Context(), run.ID); return err == nil && r.State == ledger.Succeeded })
 	if d.rows() != 0 {
 		t.Errorf("%d rows", d.rows())
+	}
+}
+
+// A batch that was let in before its window closed, and is taken from the queue after, is put off.
+func TestQueuedOutsideWindow(t *testing.T) {
+	d := newDaemon(t, beltsStart, beltPolicy(`windows: ["02:00-03:00"]`))
+	c := d.open()
+	l, err := c.ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.accept(t.Context(), l, c.file.Policies[0], RunRequest{Policy: "sessions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &engine{c: c, l: l}
+	for at, want := range map[time.Time]time.Duration{beltsStart: time.Hour, beltsStart.Add(90 * time.Minute): 0, beltsStart.Add(2 * time.Hour): 23 * time.Hour} {
+		d.clock.set(at)
+		err := e.inWindow(t.Context(), run)
+		later := (*riverq.LaterError)(nil)
+		if errors.As(err, &later) != (want > 0) || later != nil && (later.After > want || later.After < want-time.Minute) {
+			t.Errorf("at %s: %v, %+v", at, err, later)
+		}
 	}
 }

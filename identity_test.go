@@ -300,3 +300,70 @@ func TestClonedPostgres(t *testing.T) {
 	}
 	d.succeeded(d.run(c, RunRequest{}), 1)
 }
+
+// A copy of a schema on MariaDB has another name, and is not taken for the original.
+func TestClonedMariaDB(t *testing.T) {
+	original, clone := dbtest.MariaDB(t), dbtest.MariaDB(t)
+	d := newDaemon(t, beltsStart, beltPolicy("description: words"))
+	os.Remove(filepath.Join(d.dir, "curfew.db")) // its clock is another one
+	at := func(url string) *Curfew {
+		opts := d.options()
+		opts.Config.Databases["app"].URL, opts.Clock = url, nil
+		c, err := Open(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	db := dbtest.Open(t, original)
+	if _, err := db.Exec("CREATE TABLE session (id bigint PRIMARY KEY, expires bigint NOT NULL); INSERT INTO session VALUES (1, 1000), (2, 2000)"); err != nil {
+		t.Fatal(err)
+	}
+	c := at(original)
+	if _, err := c.Install(t.Context(), "app", false); err != nil {
+		t.Fatal(err)
+	}
+	d.succeeded(d.run(c, RunRequest{}), 2)
+	from, err := url.Parse(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := dbtest.Open(t, clone)
+	var tables []string
+	rows, err := db.Query("SHOW TABLES")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, name)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tables {
+		source := "`" + strings.TrimPrefix(from.Path, "/") + "`.`" + name + "`"
+		if _, err := copied.Exec("CREATE TABLE `" + name + "` LIKE " + source + "; INSERT INTO `" + name + "` SELECT * FROM " + source); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := copied.Exec("INSERT INTO session VALUES (3, 3000)"); err != nil {
+		t.Fatal(err)
+	}
+	c = at(clone)
+	if _, err := c.Run(t.Context(), RunRequest{Policy: "sessions"}); KindOf(err) != KindRefused || !strings.Contains(err.Error(), "the database was") {
+		t.Fatalf("the clone: %v", err)
+	}
+	var n int
+	if err := copied.QueryRow("SELECT count(*) FROM session").Scan(&n); err != nil || n != 1 {
+		t.Errorf("the clone has %d rows, %v", n, err)
+	}
+	if _, err := c.Adopt(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	d.succeeded(d.run(c, RunRequest{}), 1)
+}

@@ -47,11 +47,11 @@ type History struct {
 
 // Revision is a policy's text that removes other rows than the one before it.
 type Revision struct {
-	Was   string `json:"was"`    // the revision of the run before
-	WasID string `json:"run"`    // that run
-	Old   *int64 `json:"old"`    // rows that the old text would remove at the same as_of; null: it could not be asked
-	Extra *int64 `json:"extra"`  // rows that go and that the old text would not have removed; null: it could not be asked
-	Fault string `json:"reason"` // why it could not be asked; ""
+	Was   string `json:"was"`   // the revision of the run before
+	WasID string `json:"run"`   // that run
+	Old   *int64 `json:"old"`   // rows that the old text would remove at the same as_of; null: it could not be asked
+	Extra *int64 `json:"extra"` // rows that go and that the old text would not have removed; null: it could not be asked
+	Fault string `json:"fault"` // why it could not be asked; ""
 }
 
 // Adoption is what adopt found of a database, which is from now on the one that the ledger knows.
