@@ -69,6 +69,17 @@ func (e *StopError) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *StopError) Unwrap() error { return e.Err }
 
+// EndedError says that the run ended as something else than succeeded: cancelled while it was worked on, or its numbers did
+// not add up. One that waits for approval has not ended, and goes on when somebody approves it.
+type EndedError struct{ Run ledger.Run }
+
+func (e *EndedError) Error() string {
+	if !e.Run.State.Ended() {
+		return fmt.Sprintf("run %.12s is %s: %s", e.Run.ID, e.Run.State, e.Run.Detail)
+	}
+	return fmt.Sprintf("run %.12s ended as %s (%s)", e.Run.ID, e.Run.State, e.Run.WhyEnded)
+}
+
 // HeartbeatEvery is how often a process says of a run that it is at work on it. A variable for tests, in which time runs faster.
 var HeartbeatEvery = 10 * time.Second
 

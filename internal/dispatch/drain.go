@@ -489,17 +489,6 @@ func (d *drain) endedElsewhere() error {
 	return &EndedError{Run: d.run}
 }
 
-// EndedError says that the run ended as something else than succeeded: cancelled while it was worked on, or its numbers did
-// not add up. One that waits for approval has not ended, and goes on when somebody approves it.
-type EndedError struct{ Run ledger.Run }
-
-func (e *EndedError) Error() string {
-	if !e.Run.State.Ended() {
-		return fmt.Sprintf("run %.12s is %s: %s", e.Run.ID, e.Run.State, e.Run.Detail)
-	}
-	return fmt.Sprintf("run %.12s ended as %s (%s)", e.Run.ID, e.Run.State, e.Run.WhyEnded)
-}
-
 // settleInHand lets the batches in hand come to their end and settles those that were done: their rows are gone, and a run that
 // ends now has nobody else who would say so.
 func (d *drain) settleInHand(ctx context.Context) error {
