@@ -164,6 +164,9 @@ func (w *work) countError(err error) error {
 	if worker.AsStop(err) != nil || w.job == nil {
 		return err
 	}
+	if target.Unevaluable(err) { // as it would be for a page
+		return fmt.Errorf("%w: %w", target.ErrPolicySQL, err)
+	}
 	return targetError(w.p.Database, err)
 }
 

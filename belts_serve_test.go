@@ -158,3 +158,36 @@ func TestQueuedOutsideWindow(t *testing.T) {
 		}
 	}
 }
+
+// In the foreground a run waits for its window too, and says so; told to stop, it stays open.
+func TestRunOutsideWindow(t *testing.T) {
+	look := dispatch.LookAgain
+	dispatch.LookAgain = 10 * time.Millisecond
+	t.Cleanup(func() { dispatch.LookAgain = look })
+	d := newDaemon(t, beltsStart, beltPolicy(`windows: ["02:00-03:00"], limits: {max_rows: 10}`))
+	d.sessions(11, beltsStart.Add(-time.Hour))
+	c := d.open()
+	stop := make(chan struct{})
+	run, err := c.Run(t.Context(), RunRequest{Policy: "sessions", Stop: stop, Outside: func(opens time.Time) {
+		if !opens.Equal(beltsStart.Add(time.Hour)) {
+			t.Errorf("it opens at %s", opens)
+		}
+		close(stop)
+	}})
+	if KindOf(err) != KindInterrupted || run.State != api.StateRunning {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	told := 0
+	open := func(time.Time) { told++; d.clock.set(beltsStart.Add(time.Hour)) }
+	waits := d.run(c, RunRequest{Outside: open})
+	d.awaits(c, waits, 11, api.LimitMaxRows) // it is counted in its window
+	if waits.ID != run.ID || told != 1 {
+		t.Errorf("run %s, was %s; told %d times", waits.ID, run.ID, told)
+	}
+	d.approve(c, waits)
+	d.clock.set(beltsStart.Add(2 * time.Hour))
+	open = func(time.Time) { told++; d.clock.set(beltsStart.Add(25 * time.Hour)) }
+	if d.succeeded(d.run(c, RunRequest{Outside: open}), 11); told != 2 {
+		t.Errorf("told %d times", told)
+	}
+}

@@ -103,7 +103,7 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 		return w.run, err
 	}
 	o := w.options()
-	o.Stop = req.Stop
+	o.Stop, o.Outside = req.Stop, req.Outside
 	if req.Progress != nil {
 		estimate := func(int64) int64 { return -1 }
 		if w.job != nil {

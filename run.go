@@ -27,6 +27,8 @@ type RunRequest struct {
 
 	// Progress, when set, is called now and then, never concurrently, with how far the run is.
 	Progress func(Progress)
+	// Outside, when set, is called when the run begins to wait for a window of its policy, with when that opens.
+	Outside func(opens time.Time)
 }
 
 // Progress says how far a run is.

@@ -100,6 +100,9 @@ func (a *app) run(ctx context.Context, req curfew.RunRequest) error {
 	defer c.Close()
 	m := newMeter(policyStage(req.Policy, req.Stage), a.stderr, a.logger(), time.Now)
 	req.Progress = m.report
+	req.Outside = func(opens time.Time) {
+		a.note("%s is outside its windows, and goes on at %s; Ctrl-C leaves the run open", policyStage(req.Policy, req.Stage), second(opens))
+	}
 	req.Stop = a.interrupts.graceful()
 	run, err := c.Run(ctx, req)
 	a.endProgress()

@@ -112,9 +112,10 @@ type Options struct {
 	// admits nothing.
 	Weigh func(ctx context.Context, run ledger.Run) (ledger.Run, error)
 	// Window, when set, is the first instant from one on at which batches may begin.
-	Window func(from time.Time) time.Time
-	Stop   <-chan struct{}  // closed: finish the batches in hand and return ErrInterrupted
-	Report func(ledger.Run) // called after each step, never concurrently; may be nil
+	Window  func(from time.Time) time.Time
+	Outside func(opens time.Time) // called when the run begins to wait for a window; may be nil
+	Stop    <-chan struct{}       // closed: finish the batches in hand and return ErrInterrupted
+	Report  func(ledger.Run)      // called after each step, never concurrently; may be nil
 }
 
 // Seal seals a run's key values for the ledger; nothing stays nothing.

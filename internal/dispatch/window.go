@@ -41,6 +41,9 @@ func (d *drain) look(ctx context.Context) error {
 	}
 	d.until, d.noted = next, true
 	hook("outside")
+	if d.Outside != nil {
+		d.Outside(next)
+	}
 	d.Logger.InfoContext(ctx, "admission_wait", "run", d.run.ID, "policy", d.run.Policy, "stage", d.run.Stage, "as_of", d.run.AsOf, "cutoff", d.run.Cutoff,
 		"reason", "window", "opens", next, "wait", next.Sub(now))
 	return nil
