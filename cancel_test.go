@@ -99,6 +99,13 @@ func TestOpenRunUnderAnotherText(t *testing.T) {
 	// By its as_of, as the hint says, an open run is finished under its own text.
 	open = leaveOpen(t, site(t, dir, "id = 1"))
 	run, err = c.Run(t.Context(), RunRequest{Policy: "sessions", AsOf: &open.AsOf})
+	if err != nil || run.ID != open.ID || run.State != string(ledger.AwaitingApproval) {
+		t.Fatalf("the old text, which removes what the last run would not have: %+v, %v", run, err)
+	}
+	if _, err := c.Approve(t.Context(), open.ID[:12], ""); err != nil {
+		t.Fatal(err)
+	}
+	run, err = c.Run(t.Context(), RunRequest{Policy: "sessions", AsOf: &open.AsOf})
 	if err != nil || run.ID != open.ID || run.Outcomes["deleted"] != 1 {
 		t.Errorf("the run by its as_of: %+v, %v", run, err)
 	}

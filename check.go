@@ -101,6 +101,7 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 	if slices.ContainsFunc(policies, func(p *policy.Policy) bool { return p.Mode == policy.Enforce }) {
 		level = api.LevelRefuse
 	}
+	installed := false
 	switch err := db.Installed(ctx); {
 	case errors.Is(err, target.ErrNotInstalled):
 		add(api.Finding{Level: level, Code: "not_installed", Message: "curfew's own tables are not there",
@@ -111,6 +112,7 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 	case err != nil:
 		add(findingOf(targetError("", err), "installation"))
 	default:
+		installed = true
 		add(api.Finding{Level: api.LevelGood, Code: "installed", Message: "curfew's own tables are there"})
 		missing, err := db.CheckOwn(ctx)
 		for _, f := range missing {
@@ -123,6 +125,9 @@ func (c *Curfew) checkDatabase(ctx context.Context, led *ledger.Ledger, name str
 	if led != nil {
 		if err := c.sameClock(ctx, led, db); err != nil {
 			add(findingOf(err, "clock"))
+		}
+		if installed && level == api.LevelRefuse {
+			c.checkIdentity(ctx, led, db, add)
 		}
 	}
 	return db, findings

@@ -29,6 +29,7 @@ type work struct {
 	keys *keyring.Keyring
 	tell *worker.Telling // for an action that is done outside of the database
 
+	counts  counter      // what a run of this policy is about to do
 	remote  *pool.Remote // nil when this process does the work
 	retried func()       // counts batches that the pool tries again; may be nil
 }
@@ -59,7 +60,7 @@ func (c *Curfew) bind(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*w
 	if err != nil {
 		return nil, err
 	}
-	return &work{c: c, l: l, run: run, p: p, job: job, keys: keys, tell: tell}, nil
+	return &work{c: c, l: l, run: run, p: p, job: job, keys: keys, tell: tell, counts: localCounter{c, job, run}}, nil
 }
 
 func (c *Curfew) storedPolicy(ctx context.Context, l *ledger.Ledger, run ledger.Run) (*policy.Policy, error) {
@@ -92,8 +93,20 @@ func (w *work) options() dispatch.Options {
 	if w.remote != nil {
 		return w.remoteOptions()
 	}
-	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: batchOf(w.p), Logger: w.c.log, Worker: w.executor(shortWaits, nil)}
+	return dispatch.Options{Ledger: w.l, Pager: pager{w.job}, Sealer: w.keys, Batch: batchOf(w.p), Logger: w.c.log, Worker: w.executor(shortWaits, nil),
+		Weigh: w.weigh, Window: w.window()}
 }
+
+// window is when batches of the policy may begin; nil for at any time.
+func (w *work) window() func(time.Time) time.Time {
+	if len(w.p.Windows) == 0 {
+		return nil
+	}
+	return w.p.NextWindow
+}
+
+// over reports whether nothing more happens in a run as it stands: it has ended, or waits for approval.
+func over(r ledger.Run) bool { return r.State.Ended() || r.State == ledger.AwaitingApproval }
 
 // drain works on an open run in the foreground.
 func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, req RunRequest) (ledger.Run, error) {
@@ -101,11 +114,11 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 	if err != nil {
 		return run, err
 	}
-	if err := w.start(ctx); err != nil || w.run.State.Ended() {
+	if err := w.start(ctx); err != nil || over(w.run) {
 		return w.run, err
 	}
 	o := w.options()
-	o.Stop = req.Stop
+	o.Stop, o.Outside = req.Stop, req.Outside
 	if w.remote == nil {
 		o.Worker = w.executor(shortWaits, req.Stop)
 	}
@@ -137,7 +150,7 @@ func (w *work) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.running(ctx, plan); err != nil || w.run.State.Ended() {
+	if err := w.running(ctx, plan); err != nil || over(w.run) {
 		return err
 	}
 	began, err := w.began()
@@ -154,7 +167,7 @@ func (w *work) start(ctx context.Context) error {
 func (w *work) running(ctx context.Context, plan []byte) error {
 	begins := w.run.State == ledger.Accepted
 	started, err := w.l.Start(ctx, w.run.ID, plan)
-	if errors.Is(err, ledger.ErrRunEnded) { // another process was at work on it, and is done
+	if errors.Is(err, ledger.ErrRunEnded) || errors.Is(err, ledger.ErrAwaiting) { // another process was at work on it, and is done
 		w.run, err = w.l.Get(ctx, w.run.ID)
 		return ledgerError(err)
 	}
@@ -224,7 +237,7 @@ func (c *Curfew) settleEnd(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		}
 		return run, nil
 	}
-	if err == nil {
+	if err == nil || run.State == ledger.AwaitingApproval {
 		return run, nil
 	}
 	kind, detail := KindFailed, err.Error()

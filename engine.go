@@ -215,6 +215,9 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	if lb.State == ledger.Settled || run.State.Ended() {
 		return nil
 	}
+	if err := e.inWindow(ctx, run); err != nil {
+		return err
+	}
 	if attempt > b.Attempts {
 		return e.fail(ctx, run, "batch_failed", fmt.Errorf("batch %d had its %d attempts, and none came to an end", b.Seq, b.Attempts))
 	}
@@ -264,10 +267,30 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	return err
 }
 
+// inWindow puts a batch off that would begin outside the windows of its policy. It is one that was let in before the window closed.
+func (e *engine) inWindow(ctx context.Context, run ledger.Run) error {
+	p, err := e.c.storedPolicy(ctx, e.l, run)
+	if err != nil || len(p.Windows) == 0 {
+		return nil // what is wrong with the text is found out when it is worked on
+	}
+	now, err := e.l.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if next := p.NextWindow(now); next.After(now) {
+		return &riverq.LaterError{After: next.Sub(now)}
+	}
+	return nil
+}
+
 // failed ends the run when the error says that it cannot go on, or when the batch had its last attempt.
 func (e *engine) failed(ctx context.Context, run ledger.Run, err error, last bool) error {
 	if ctx.Err() != nil {
 		return err
+	}
+	if changed, cerr := e.databaseChanged(ctx, run, err); changed {
+		e.forget(run.ID)
+		return cerr
 	}
 	why := ""
 	switch stop := (*dispatch.StopError)(nil); {

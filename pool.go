@@ -58,6 +58,7 @@ func checkPool(ctx context.Context, database string, client *pool.Client) api.Fi
 func (c *Curfew) bindPool(l *ledger.Ledger, run ledger.Run, p *policy.Policy, keys *keyring.Keyring, client *pool.Client) *work {
 	_, revision := p.Revision()
 	w := &work{c: c, l: l, run: run, p: p, keys: keys}
+	w.counts = farCounter{w}
 	w.remote = client.Remote(pool.RemoteOptions{
 		Run: pool.Run{ID: run.ID, Stage: run.Stage, Live: live(run), Revision: string(revision), AsOf: run.AsOf, Cutoff: run.Cutoff, Mode: run.Mode, Plan: run.Plan}, Now: l.Now, MaxSkew: maxSkew,
 		Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Factor: p.Retry.Factor,
@@ -83,7 +84,7 @@ func (w *work) startRemote(ctx context.Context) error {
 			return poolError(err)
 		}
 	}
-	if err := w.running(ctx, plan); err != nil || w.run.State.Ended() {
+	if err := w.running(ctx, plan); err != nil || over(w.run) {
 		return err
 	}
 	w.remote.Adopt(w.run.Plan)
@@ -92,7 +93,7 @@ func (w *work) startRemote(ctx context.Context) error {
 
 func (w *work) remoteOptions() dispatch.Options {
 	f := far{w.remote, w}
-	return dispatch.Options{Ledger: w.l, Pager: f, Pool: f, Worker: f, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log}
+	return dispatch.Options{Ledger: w.l, Pager: f, Pool: f, Worker: f, Sealer: w.keys, Batch: w.p.Batch, Logger: w.c.log, Weigh: w.weigh, Window: w.window()}
 }
 
 // far is a pool whose errors are ours.
@@ -123,6 +124,30 @@ func (f far) Offer(ctx context.Context, b dispatch.Batch) error {
 func (f far) Execute(ctx context.Context, b dispatch.Batch) (dispatch.Done, error) {
 	done, err := f.r.Execute(ctx, b)
 	return done, poolError(err)
+}
+
+// farCounter has a pool count.
+type farCounter struct{ w *work }
+
+func (f farCounter) changing(ctx context.Context, limit int64) (int64, error) {
+	n, err := f.w.remote.CountChanging(ctx, limit)
+	return n, poolError(err)
+}
+
+func (f farCounter) scope(ctx context.Context, limit int64) (int64, error) {
+	n, err := f.w.remote.CountScope(ctx, limit)
+	return n, poolError(err)
+}
+
+func (f farCounter) compare(ctx context.Context, old *policy.Policy) (was, extra int64, err error) {
+	enforced := *old
+	enforced.Mode = policy.Enforce // the pool asks that a run and its text have the same
+	_, text := enforced.Revision()
+	c, err := f.w.remote.Compare(ctx, string(text))
+	if err == nil && c.Fault != "" {
+		err = &incomparableError{c.Fault}
+	}
+	return c.Was, c.Extra, poolError(err)
 }
 
 // poolError sorts the errors of a pool. Those that the dispatcher acts on stay as they are.
@@ -289,7 +314,7 @@ func (j *poolJobs) bind(ctx context.Context, r pool.Run) (*poolJob, error) {
 	if err != nil {
 		return nil, &pool.Refused{Detail: err.Error(), Hint: "curfew check " + p.Name + " beside the data says more"}
 	}
-	b := &poolJob{pager: pager{job}, db: db, plan: r.Plan,
+	b := &poolJob{pager: pager{job}, jobs: j, db: db, plan: r.Plan, run: r,
 		executor: executor{&worker.Worker{Job: job, AsOf: r.AsOf, KeyID: j.keys.ID(), Waits: shortWaits, Logger: j.c.log}}}
 	return b, b.begin(ctx)
 }
@@ -326,7 +351,9 @@ func (j *poolJobs) policy(r pool.Run) (*policy.Policy, error) {
 type poolJob struct {
 	pager
 	executor
+	jobs *poolJobs
 	db   *target.DB
+	run  pool.Run
 	plan json.RawMessage
 }
 
@@ -353,6 +380,29 @@ func (b *poolJob) begin(ctx context.Context) error {
 }
 
 func (b *poolJob) Plan() json.RawMessage { return b.plan }
+
+func (b *poolJob) CountChanging(ctx context.Context, limit int64) (int64, error) {
+	return b.job.CountChanging(ctx, limit)
+}
+
+func (b *poolJob) CountScope(ctx context.Context, limit int64) (int64, error) {
+	return b.job.CountScope(ctx, limit)
+}
+
+// Compare reads the other text as strictly as a run's: it comes from another machine too.
+func (b *poolJob) Compare(ctx context.Context, text string) (pool.Comparison, error) {
+	run := b.run
+	run.Revision = text
+	old, err := b.jobs.policy(run)
+	if err != nil {
+		return pool.Comparison{Fault: err.Error()}, nil
+	}
+	was, extra, err := b.jobs.c.compare(ctx, b.job, old, run.AsOf)
+	if not := (*incomparableError)(nil); errors.As(err, &not) {
+		return pool.Comparison{Fault: not.why}, nil
+	}
+	return pool.Comparison{Was: was, Extra: extra}, err
+}
 
 func (b *poolJob) Clock(ctx context.Context) (time.Time, error) { return b.db.Now(ctx) }
 

@@ -27,6 +27,8 @@ type RunRequest struct {
 
 	// Progress, when set, is called now and then, never concurrently, with how far the run is.
 	Progress func(Progress)
+	// Outside, when set, is called when the run begins to wait for a window of its policy, with when that opens.
+	Outside func(opens time.Time)
 }
 
 // Progress says how far a run is.
@@ -68,7 +70,7 @@ func (c *Curfew) Run(ctx context.Context, req RunRequest) (api.Run, error) {
 		return wireRun(run), err
 	}
 	hook("accepted")
-	if run.State.Ended() {
+	if over(run) {
 		return wireRun(run), nil
 	}
 	run, err = c.drain(ctx, l, run, req)
@@ -184,7 +186,10 @@ func (c *Curfew) prepare(ctx context.Context, l *ledger.Ledger, p *policy.Policy
 	if err != nil {
 		return nil, nil, err
 	}
-	return db, table, c.sameClock(ctx, l, db)
+	if err := c.sameClock(ctx, l, db); err != nil || p.Mode != policy.Enforce {
+		return db, table, err
+	}
+	return db, table, c.sameDatabase(ctx, l, db)
 }
 
 // usable is prepare without a look at the clock.

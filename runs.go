@@ -92,6 +92,9 @@ func (c *Curfew) Show(ctx context.Context, id string) (api.RunDetail, error) {
 		return api.RunDetail{}, ledgerError(err)
 	}
 	detail.BatchTimes = batchTimes(batches)
+	if detail.Approval, err = wireApproval(ctx, l, run.ID); err != nil {
+		return api.RunDetail{}, ledgerError(err)
+	}
 	if detail.Blocked, err = blockedRows(ctx, l, run); err != nil {
 		return api.RunDetail{}, ledgerError(err)
 	}

@@ -48,6 +48,9 @@ func (c *Curfew) Install(ctx context.Context, database string, printOnly bool) (
 			Hint: "curfew install " + database + " --print shows the SQL, for a role that may create tables there"}
 	}
 	answer.Executed = true
+	if !c.noLedgerYet() { // else there is none that could know it, and the first run does it
+		c.noteInstalled(ctx, db)
+	}
 	return answer, nil
 }
 

@@ -57,6 +57,7 @@ type known struct {
 	open      map[stageName]ledger.Run // the oldest open run, in whatever mode
 	pauses    map[string]api.Pause
 	holds     []ledger.SealedHold // that are not released
+	databases map[string]ledger.Database
 }
 
 func (c *Curfew) known(ctx context.Context) (known, error) {
@@ -102,6 +103,14 @@ func (c *Curfew) known(ctx context.Context) (known, error) {
 	}
 	if k.holds, err = l.Holds(ctx, false); err != nil {
 		return k, ledgerError(err)
+	}
+	databases, err := l.Databases(ctx)
+	if err != nil {
+		return k, ledgerError(err)
+	}
+	k.databases = map[string]ledger.Database{}
+	for _, d := range databases {
+		k.databases[d.Name] = d
 	}
 	k.pauses, err = c.pauses(ctx, l)
 	return k, err
@@ -187,6 +196,9 @@ func (k known) status(p *policy.Policy) api.PolicyStatus {
 		Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Schedule: scheduleInWords(p), OpenRun: k.open[name].ID,
 		Missed: health.Missed, Failed: health.Failed, Skipped: health.Skips, Expired: health.Expired,
 	}
+	if open := k.open[name]; strings.HasPrefix(open.Detail, ledger.OutsideWindow) {
+		s.Waiting = open.Detail
+	}
 	ok := health.LastOK
 	if p.Mode == policy.Shadow {
 		ok = k.shadowed[name]
@@ -251,6 +263,9 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 	if p.Schedule != nil && seen && state.Expr != expression(p) {
 		add("reload curfew serve (SIGHUP), and give this command the CURFEW_POLICY_…_CRON that it has", "another schedule is kept than the file's: %s", keptInWords(state.Expr))
 	}
+	if d := k.databases[p.Database]; d.Differs != "" && p.Mode == policy.Enforce {
+		add("curfew adopt "+p.Database+" accepts it as it is; until then no run changes anything there", "its database %s is not the one that the ledger knows (since %s): %s", p.Database, stampInWords(d.Noticed), d.Differs)
+	}
 	health := k.health[name]
 	if last := health.Last; last.Mode == s.Mode && last.State == ledger.Failed {
 		add("curfew show "+shortID(last.ID)+" has the details", "the last run failed: %s", why(last))
@@ -307,7 +322,8 @@ func (k known) stuck(r ledger.Run) (ailment, bool) {
 		return ailment{}, false
 	}
 	if r.State == ledger.AwaitingApproval {
-		return ailment{"run " + shortID(r.ID) + " waits for approval", "curfew show " + shortID(r.ID) + " says why"}, true
+		return ailment{"run " + shortID(r.ID) + " waits for approval: " + r.Detail,
+			"curfew show " + shortID(r.ID) + " has the plan; curfew approve " + shortID(r.ID) + " lets it go on, curfew cancel " + shortID(r.ID) + " ends it"}, true
 	}
 	if what, waits := strings.CutPrefix(r.Detail, ledger.Waiting); waits {
 		return ailment{"run " + shortID(r.ID) + " waits and is tried again: " + what, "curfew check " + r.Policy + " tries the same database; curfew cancel " + shortID(r.ID) + " gives the run up"}, true

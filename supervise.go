@@ -156,7 +156,7 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 			run, err = e.drainQueued(ctx, run)
 		}
 		switch {
-		case ctx.Err() != nil || run.State.Ended():
+		case ctx.Err() != nil || over(run):
 			return nil
 		case err == nil && !ready:
 			attempt = 0
@@ -166,7 +166,7 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 			if run, err = e.l.Get(ctx, run.ID); err != nil {
 				return err
 			}
-			if run.State.Ended() {
+			if over(run) {
 				return nil
 			}
 			continue
@@ -175,6 +175,9 @@ func (e *engine) see(ctx context.Context, run ledger.Run) error {
 		}
 		if now, gerr := e.l.Get(ctx, run.ID); gerr == nil && now.BatchesSettled > settled {
 			attempt, wait, settled = 1, p.Retry.Backoff, now.BatchesSettled // it got on: this is another trouble
+		}
+		if changed, cerr := e.databaseChanged(ctx, run, err); changed {
+			return cerr
 		}
 		if why := lasting(err); why != "" || attempt >= p.Retry.Attempts {
 			if why == "" {
@@ -290,7 +293,7 @@ func (e *engine) drainQueued(ctx context.Context, run ledger.Run) (ledger.Run, e
 	if err != nil {
 		return run, err
 	}
-	if err := w.start(ctx); err != nil || w.run.State.Ended() {
+	if err := w.start(ctx); err != nil || over(w.run) {
 		return w.run, err
 	}
 	o := w.options()

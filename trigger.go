@@ -105,6 +105,16 @@ func (f front) Cancel(ctx context.Context, id, actor string) (api.Run, error) {
 	return f.current().c.Cancel(ctx, id, "asked for by "+actor)
 }
 
+// Approve lets a run go on that waits for approval.
+func (f front) Approve(ctx context.Context, id, actor, reason string) (api.Run, error) {
+	e := f.current()
+	run, err := e.c.approve(ctx, id, "token:"+actor, reason)
+	if err == nil {
+		e.nudge()
+	}
+	return run, err
+}
+
 // Run gives one run with what stands behind it.
 func (f front) Run(ctx context.Context, id string) (api.RunDetail, error) {
 	return f.current().c.Show(ctx, id)

@@ -27,6 +27,7 @@ type PolicyStatus struct {
 	LastOKRun string     `json:"last_ok_run"` // "" when there was none
 	NextDue   *time.Time `json:"next_due"`    // the next scheduled instant; null without a schedule
 	OpenRun   string     `json:"open_run"`    // id of a run that has not ended; "" when there is none
+	Waiting   string     `json:"waiting"`     // what that run waits for in good order: a window; "" otherwise
 
 	// Occurrences since the last ok run that ended as these. Missed counts those too that no process has recorded yet.
 	Missed  int64 `json:"missed"`

@@ -113,6 +113,7 @@ func rank(outcome string) int {
 type RunDetail struct {
 	Run
 	BatchTimes BatchTimes   `json:"batch_times"`
+	Approval   *Approval    `json:"approval"` // null: it never had to wait for one
 	Blocked    []BlockedRow `json:"blocked_rows"`
 	Audit      []AuditEntry `json:"audit"`
 }

@@ -22,6 +22,7 @@ func (b *builder) policy(name string, raw *rawPolicy, file *rawFile) *Policy {
 		Action: b.action(raw.Action), Stages: b.stages(raw.Stages), KeepLast: b.keepLast(raw.KeepLast), Privacy: b.privacy(raw.Privacy),
 		After: raw.After.String(), Timezone: DefaultTimezone,
 		Batch: b.batch(raw.Batch), Retry: b.retry(raw.Retry), Schedule: b.schedule(raw.Schedule), Limits: b.limits(raw.Limits),
+		Windows: b.windows(raw.Windows),
 	}
 	p.Cascade, p.CascadeSubjects = b.children(raw.Cascade)
 	b.required(raw)
@@ -301,13 +302,6 @@ func (b *builder) retry(raw *rawRetry) Retry {
 	d.Backoff = b.duration(raw.Backoff, d.Backoff, time.Millisecond, 24*time.Hour)
 	d.Factor = b.bounded(raw.Factor, d.Factor, 1, 100)
 	return d
-}
-
-func (b *builder) limits(raw *rawLimits) Limits {
-	if raw == nil {
-		return Limits{}
-	}
-	return Limits{RetentionLag: b.duration(raw.RetentionLag, 0, time.Minute, maxDays*24*time.Hour)}
 }
 
 func (b *builder) schedule(raw *rawSchedule) *Schedule {

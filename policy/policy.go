@@ -86,6 +86,7 @@ type Policy struct {
 	AtCutoff    AtCutoff  `json:"at_cutoff,omitempty"`
 	KeepLast    *KeepLast `json:"keep_last,omitempty"`
 	Privacy     *Privacy  `json:"privacy,omitempty"`
+	Windows     []Window  `json:"windows,omitempty"` // when batches may begin; none: always
 
 	// CascadeSubjects are those of Cascade that say how they name the data subject.
 	CascadeSubjects []CascadeSubject `json:"cascade_subjects,omitempty"`
@@ -208,11 +209,6 @@ type Retry struct {
 	Attempts int           `json:"attempts"`
 	Backoff  time.Duration `json:"backoff_ns"`
 	Factor   int           `json:"factor"`
-}
-
-// Limits are the alarms of a policy.
-type Limits struct {
-	RetentionLag time.Duration `json:"retention_lag_ns,omitempty"`
 }
 
 // The defaults of what a file may leave out.

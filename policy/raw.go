@@ -112,10 +112,10 @@ type rawPolicy struct {
 	Schedule    *rawSchedule `yaml:"schedule" jsonschema_description:"When the daemon starts the policy."`
 	Batch       *rawBatch    `yaml:"batch" jsonschema_description:"The bounds of one transaction."`
 	Retry       *rawRetry    `yaml:"retry" jsonschema_description:"How a failed batch is tried again."`
-	Limits      *rawLimits   `yaml:"limits" jsonschema_description:"Alarms."`
+	Limits      *rawLimits   `yaml:"limits" jsonschema_description:"What is out of the ordinary: a run that would change more waits for approval."`
 	KeepLast    *rawKeepLast `yaml:"keep_last" jsonschema_description:"Rows that stay however old they are: the last few of each."`
 	Privacy     *rawPrivacy  `yaml:"privacy" jsonschema_description:"The data subject's own choice: never, default or forever."`
-	Windows     later        `yaml:"windows" jsonschema:"-"`
+	Windows     list         `yaml:"windows" jsonschema_description:"The times of the day, in the policy's time zone, in which batches may begin: 22:00-05:00, or with days sat,sun 00:00-24:00. Left out, they may at any time."`
 	Approve     later        `yaml:"approve" jsonschema:"-"`
 }
 
@@ -158,10 +158,10 @@ type rawRetry struct {
 
 type rawLimits struct {
 	place        `yaml:"-"`
-	RetentionLag amount `yaml:"retention_lag" jsonschema_description:"How far the oldest due row may be past its due instant."`
-	MaxRows      later  `yaml:"max_rows" jsonschema:"-"`
-	MaxShare     later  `yaml:"max_share" jsonschema:"-"`
-	Spike        later  `yaml:"spike" jsonschema:"-"`
+	RetentionLag amount  `yaml:"retention_lag" jsonschema_description:"How far the oldest due row may be past its due instant."`
+	MaxRows      integer `yaml:"max_rows" jsonschema:"minimum=1,maximum=2000000000" jsonschema_description:"The most rows that a run changes without approval."`
+	MaxShare     amount  `yaml:"max_share" jsonschema_description:"The largest share of the rows in the policy's scope that a run changes without approval: 20%."`
+	Spike        amount  `yaml:"spike" jsonschema_description:"How many times as many rows as the policy's runs usually change, for the instants it covers, a run changes without approval: 5x."`
 }
 
 type rawAlerts struct {

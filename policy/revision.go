@@ -74,6 +74,8 @@ func (p *Policy) understood() error {
 		return fmt.Errorf("batch %+v", p.Batch)
 	case p.Retry.Attempts < 1 || p.Retry.Backoff < 0 || p.Retry.Factor < 1:
 		return fmt.Errorf("retry %+v", p.Retry)
+	case p.Limits.MaxRows < 0:
+		return fmt.Errorf("max_rows %d", p.Limits.MaxRows)
 	}
 	if err := errors.Join(p.actions(), p.KeepLast.understood(), p.Privacy.understood()); err != nil {
 		return err

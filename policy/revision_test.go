@@ -59,6 +59,8 @@ func TestRevisionSeesEveryChange(t *testing.T) {
 		"keep": func(p *policy.Policy) { p.Keep.Months++ }, "where": func(p *policy.Policy) { p.Where = "" }, "mode": func(p *policy.Policy) { p.Mode = policy.Shadow },
 		"null": func(p *policy.Policy) { p.Trigger.Null = policy.NullDue }, "cascade": func(p *policy.Policy) { p.Cascade = nil }, "zone": func(p *policy.Policy) { p.Timezone = "UTC" },
 		"boundary": func(p *policy.Policy) { p.AtCutoff = policy.StaysAtCutoff }, "pace": func(p *policy.Policy) { p.Batch.Pace = 0 },
+		"max_rows": func(p *policy.Policy) { p.Limits.MaxRows = 1 }, "max_share": func(p *policy.Policy) { p.Limits.MaxShare = 20_000 },
+		"spike": func(p *policy.Policy) { p.Limits.Spike = 5000 }, "windows": func(p *policy.Policy) { p.Windows = []policy.Window{{From: 1320, To: 300}} },
 	} {
 		p := full()
 		change(p)

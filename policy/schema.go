@@ -20,6 +20,10 @@ const (
 	durationPattern = `^[1-9][0-9]*(ms|s|m|h|d)$`
 	namePattern     = `^[a-z][a-z0-9_-]{0,62}$`
 	datePattern     = `^[0-9]{4}-[0-9]{2}-[0-9]{2}$`
+	sharePattern    = `^(([1-9][0-9]?)(\.[0-9]{1,3})?|0\.[0-9]{1,3}|100(\.0{1,3})?)%$`
+	factorPattern   = `^(([2-9]|[1-9][0-9]{1,5})(\.[0-9]{1,3})?|1\.[0-9]{1,3})x$`
+	windowPattern   = `^(` + dayPattern + `(-` + dayPattern + `)?(,` + dayPattern + `(-` + dayPattern + `)?)* )?([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`
+	dayPattern      = `(mon|tue|wed|thu|fri|sat|sun)`
 )
 
 // Schema is the JSON Schema (draft 2020-12) of the policy file, generated from
@@ -93,6 +97,9 @@ func tune(s *jsonschema.Schema) {
 	} {
 		property(d.def, d.name).Pattern = durationPattern
 	}
+	property("limits", "max_share").Pattern = sharePattern
+	property("limits", "spike").Pattern = factorPattern
+	property("policy", "windows").Items.Pattern = windowPattern
 	version := property("file", "version")
 	version.Enum, version.Const = nil, 1
 	for _, e := range []struct{ def, name string }{

@@ -82,7 +82,7 @@ var beyondSchema = []string{
 	"anonymise_as_of_plus", "anonymise_column_quoted", "archive_bad_table", "call_timeout", "call_url_", "dependents_both_subjects", "dependents_on_now",
 	"mail_", "notify_from_bad", "notify_template_", "notify_without_mail", "privacy_empty", "privacy_never_stages", "privacy_twice", "set_hash", "set_only_moving",
 	"stage_after_delete", "stage_at_calendar_before", "stage_delete_before", "stage_notice_nobody", "stage_twice",
-	"workers_http", "workers_query", "workers_scheme", "workers_token_", "workers_user",
+	"windows_day_twice", "windows_same", "windows_twice", "workers_http", "workers_query", "workers_scheme", "workers_token_", "workers_user",
 }
 
 func TestSchemaRefusesBadFiles(t *testing.T) {

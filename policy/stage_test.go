@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func instant(t *testing.T, text string) time.Time {
+func at(t *testing.T, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -83,10 +83,10 @@ func TestNarrow(t *testing.T) {
 }
 
 func TestFloor(t *testing.T) {
-	p, asOf := trials(t), instant(t, "2026-05-10T12:00:00Z")
+	p, asOf := trials(t), at(t, "2026-05-10T12:00:00Z")
 	for stage, want := range map[string]string{"week": "2026-05-13T12:00:00Z", "days": "2026-05-10T12:00:00Z"} {
 		got, ok := narrow(t, p, stage).Floor(asOf)
-		if !ok || !got.Equal(instant(t, want)) {
+		if !ok || !got.Equal(at(t, want)) {
 			t.Errorf("%s: from %s, want %s", stage, got, want)
 		}
 	}
@@ -103,7 +103,7 @@ func TestSnap(t *testing.T) {
 		"2026-05-10T07:00:01Z": "2026-05-11T07:00:00Z",
 		"2026-10-24T07:00:01Z": "2026-10-25T08:00:00Z", // the clocks went back
 	} {
-		if got := pause.StageAt(instant(t, trigger)); !got.Equal(instant(t, want)) {
+		if got := pause.StageAt(at(t, trigger)); !got.Equal(at(t, want)) {
 			t.Errorf("%s acts at %s, want %s", trigger, got.UTC(), want)
 		}
 	}

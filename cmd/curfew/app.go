@@ -111,9 +111,9 @@ func (a *app) rootCommand() *cobra.Command {
 		&cobra.Group{ID: "serve", Title: "On schedule:"}, &cobra.Group{ID: "set", Title: "Set up:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"start": {a.demoCommand(), a.initCommand()},
-		"work":  {a.checkCommand(), a.planCommand(), a.runCommand(), a.runsCommand(), a.showCommand(), a.explainCommand(), a.cancelCommand(), a.holdCommand()},
+		"work":  {a.checkCommand(), a.planCommand(), a.runCommand(), a.runsCommand(), a.showCommand(), a.explainCommand(), a.approveCommand(), a.cancelCommand(), a.holdCommand()},
 		"serve": {a.serveCommand(), a.workerCommand(), a.statusCommand(), a.gapsCommand(), a.callsCommand(), a.pauseCommand(), a.resumeCommand(), a.tokenCommand()},
-		"set":   {a.schemaCommand(), a.installCommand(), a.migrateCommand(), a.completionCommand(), a.versionCommand()},
+		"set":   {a.schemaCommand(), a.installCommand(), a.adoptCommand(), a.migrateCommand(), a.completionCommand(), a.versionCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

@@ -10,7 +10,8 @@ func (a *app) cancelCommand() *cobra.Command {
 		Use:   "cancel RUN",
 		Short: "End an open run, so that it does not go on",
 		Long: `End an open run, so that it does not go on. What it has changed stays changed, and stays
-in the ledger. A process that works on the run ends after the batches in hand.
+in the ledger. A process that works on the run ends after the batches in hand. A run that
+waits for approval has changed nothing, and does not then.
 
 An open run keeps the text of the policy it was accepted with. To correct a policy in the
 middle of a run: interrupt it, cancel it, change the file, run again.`,

@@ -20,6 +20,9 @@ changes nothing that is there.
 The answer ends with the GRANTs that are the least a role needs to do the policies'
 work there. curfew runs none of them: create the role and grant it what you agree with.
 
+The database is put on record in the ledger, if there is one by then, so that a copy of it
+is noticed; else the first run does that.
+
 --print runs nothing at all and prints the SQL, for databases where somebody else
 makes the changes.`,
 		Example: `  curfew install library

@@ -22,6 +22,10 @@ row that is refreshed while the run is under way stays.
 
 A policy with stages has a run for each: --stage names the one.
 
+A run that would remove more than the policy's limits allow, or more than the policy did
+before it was changed, waits for curfew approve, and changes nothing. Outside the policy's
+windows it waits for the next one.
+
 The policy's mode decides whether rows are changed. --shadow plans, counts and
 records everything and changes nothing, whatever the mode.
 
@@ -99,6 +103,9 @@ func (a *app) run(ctx context.Context, req curfew.RunRequest) error {
 	defer c.Close()
 	m := newMeter(policyStage(req.Policy, req.Stage), a.stderr, a.logger(), time.Now)
 	req.Progress = m.report
+	req.Outside = func(opens time.Time) {
+		a.note("%s is outside its windows, and goes on at %s; Ctrl-C leaves the run open", policyStage(req.Policy, req.Stage), second(opens))
+	}
 	req.Stop = a.interrupts.graceful()
 	run, err := c.Run(ctx, req)
 	a.endProgress()
@@ -126,6 +133,10 @@ func (a *app) judge(run api.Run) error {
 		}
 	default:
 		a.note("run %s is %s: %s", shortID(run.ID), strings.ReplaceAll(run.State, "_", " "), reason(run))
+		if run.State == api.StateAwaitingApproval {
+			a.note("nothing was changed; %q has the plan, %q lets it go on, %q ends it",
+				"curfew show "+shortID(run.ID), "curfew approve "+shortID(run.ID), "curfew cancel "+shortID(run.ID))
+		}
 		a.code = exitNotWell
 		return nil
 	}

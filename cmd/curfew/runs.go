@@ -79,10 +79,18 @@ func (p *printer) runs(runs []api.Run) {
 	for _, r := range runs {
 		rows = append(rows, []cell{
 			text(shortID(r.ID)), text(policyStage(r.Policy, r.Stage)), text(r.Mode), text(second(r.AsOf)),
-			colored(stateColor(r.State), r.State), number(r.Planned), text(outcomes(r.Outcomes)),
+			colored(stateColor(r.State), stateInWords(r)), number(r.Planned), text(outcomes(r.Outcomes)),
 		})
 	}
 	p.list(rows)
+}
+
+// stateInWords is a run's state, and of one that waits for a window that it does.
+func stateInWords(r api.Run) string {
+	if r.State == api.StateRunning && strings.HasPrefix(r.Detail, "outside its window") {
+		return r.State + ", " + r.Detail
+	}
+	return r.State
 }
 
 // outcomes writes outcomes on one line.

@@ -178,7 +178,14 @@ func TestStoredRevisionExecutes(t *testing.T) {
 				s.Errorf("the run changed: it was %+v\nand is %+v", open, r)
 			}
 
-			next := s.answer(s.must(runArgs(policy, k.asOf.Add(30*time.Second))...))
+			// It removes what the text of before would have kept, and waits for somebody's word.
+			args := runArgs(policy, k.asOf.Add(30*time.Second))
+			waits := s.start("", args...)
+			if code := s.ended(waits); code != exitNotWell {
+				s.Fatalf("the run under a greedier text ended with %d\n%s", code, waits.stderr.String())
+			}
+			s.must("approve", s.answer(waits).ID)
+			next := s.answer(s.must(args...))
 			if next.Revision == r.Revision || !next.Cutoff.After(r.Cutoff) || next.Outcomes["deleted"] == 0 {
 				s.Errorf("the next run does not follow the new file: %+v", next)
 			}

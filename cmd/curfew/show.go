@@ -19,7 +19,8 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show RUN",
 		Short: "Show a run: its counts, batches, blocked rows and audit trail",
 		Long: `Show a run: its counts, its batches, the rows that could not go and why, and its
-entries in the audit trail.
+entries in the audit trail. Of a run that waits for approval, or did: the plan, which is
+what was counted, which limit that is beyond, and what is usual.
 
 RUN is the id that "curfew runs" and "curfew run" print; its first digits will do.
 Rows are named by a keyed hash, never by their key: "curfew explain" prints the hash
@@ -46,6 +47,7 @@ of a row you know.`,
 // detail writes a run with what stands behind it.
 func (p *printer) detail(d api.RunDetail) {
 	p.run(d.Run)
+	p.approval(d.Approval)
 	if t := d.BatchTimes; d.Batches.Settled > 1 {
 		p.linef("")
 		p.linef("each batch took %s at least, %s in the middle, %s at most", ms(t.MinMS), ms(t.MedianMS), ms(t.MaxMS))

@@ -67,6 +67,10 @@ func (p *printer) statuses(all []api.PolicyStatus) {
 	}
 	p.table(rows)
 	for _, s := range all {
+		if s.Waiting != "" {
+			p.linef("")
+			p.linef("%s waits %s", p.paint(bold, policyStage(s.Policy, s.Stage)), s.Waiting)
+		}
 		if s.Well {
 			continue
 		}
@@ -83,6 +87,8 @@ func health(s api.PolicyStatus) cell {
 		return colored(bad, "not well")
 	case s.Paused:
 		return colored(warn, "paused")
+	case s.Waiting != "":
+		return text("waiting")
 	case s.OpenRun != "":
 		return text("running")
 	default:

@@ -17,7 +17,8 @@ import (
 // The kinds of alerts: the type of the document that a webhook gets.
 const (
 	RunFailed       = "run.failed"
-	RunExpired      = "run.expired"     // accepted, and not started in time
+	RunExpired      = "run.expired" // accepted, and not started in time
+	RunAwaiting     = "run.awaiting_approval"
 	RunSpike        = "run.spike"       // changed far more than the policy's runs do
 	RunNoProgress   = "run.no_progress" // open, and nothing happens
 	RowUncertain    = "row.uncertain"   // nobody knows whether a message or request arrived
@@ -28,6 +29,7 @@ const (
 	ScheduleRemoved = "schedule.removed"
 	RetentionLag    = "retention.lag"
 	PauseForgotten  = "policy.pause_forgotten"
+	DatabaseChanged = "database.changed" // not the one that the ledger knows: nothing is changed in it
 )
 
 // The kinds of pings.
@@ -188,6 +190,12 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 			r.ping(run, pingStart)
 		}
 		return err
+	case ledger.ActionRunAwaiting:
+		return r.runAwaiting(ctx, e)
+	case ledger.ActionRunCompared:
+		return r.runCompared(ctx, e)
+	case ledger.ActionDatabaseChanged:
+		return r.databaseChanged(e)
 	case ledger.ActionRunEnded:
 		return r.runEnded(ctx, e)
 	case ledger.ActionRowBlocked:

@@ -69,6 +69,17 @@ func (e *StopError) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *StopError) Unwrap() error { return e.Err }
 
+// EndedError says that the run ended as something else than succeeded: cancelled while it was worked on, or its numbers did
+// not add up. One that waits for approval has not ended, and goes on when somebody approves it.
+type EndedError struct{ Run ledger.Run }
+
+func (e *EndedError) Error() string {
+	if !e.Run.State.Ended() {
+		return fmt.Sprintf("run %.12s is %s: %s", e.Run.ID, e.Run.State, e.Run.Detail)
+	}
+	return fmt.Sprintf("run %.12s ended as %s (%s)", e.Run.ID, e.Run.State, e.Run.WhyEnded)
+}
+
 // HeartbeatEvery is how often a process says of a run that it is at work on it. A variable for tests, in which time runs faster.
 var HeartbeatEvery = 10 * time.Second
 
@@ -97,8 +108,14 @@ type Options struct {
 	// Pool, when set, is the worker pool of another system, which lets batches in: then Worker waits until it has done them.
 	Pool   Pool
 	Waited func(reason string) // called each time Pool refused a batch for now; may be nil
-	Stop   <-chan struct{}     // closed: finish the batches in hand and return ErrInterrupted
-	Report func(ledger.Run)    // called after each step, never concurrently; may be nil
+	// Weigh, when set, judges a run of which nothing was let in yet, and returns it as it then stands: one that waits for approval
+	// admits nothing.
+	Weigh func(ctx context.Context, run ledger.Run) (ledger.Run, error)
+	// Window, when set, is the first instant from one on at which batches may begin.
+	Window  func(from time.Time) time.Time
+	Outside func(opens time.Time) // called when the run begins to wait for a window; may be nil
+	Stop    <-chan struct{}       // closed: finish the batches in hand and return ErrInterrupted
+	Report  func(ledger.Run)      // called after each step, never concurrently; may be nil
 }
 
 // Seal seals a run's key values for the ledger; nothing stays nothing.

@@ -66,7 +66,9 @@ type drain struct {
 	stale   bool      // the ledger has more of the run than we do
 	rows    int       // page size
 	next    time.Time // no page before: the pace
+	weighed bool
 	offering
+	gate
 }
 
 // load takes the run as the ledger has it.
@@ -104,17 +106,23 @@ func (d *drain) loop(ctx context.Context) error {
 			return err
 		}
 		stopping := d.stopping()
-		ended := d.run.State.Ended()
-		if stopping || ended {
+		ended := over(d.run)
+		if !stopping && !ended {
+			if err := d.look(ctx); err != nil {
+				return err
+			}
+		}
+		open := !d.closed || ended
+		if stopping || ended || !open {
 			d.withdraw()
 		} else {
 			d.offer(ctx)
 		}
-		if !stopping {
+		if !stopping && open {
 			d.launch(ctx)
 		}
 		switch {
-		case !ended && !stopping && d.room() && d.paced():
+		case !ended && !stopping && open && d.room() && d.paced():
 			if err := d.page(ctx); err != nil {
 				return err
 			}
@@ -126,7 +134,7 @@ func (d *drain) loop(ctx context.Context) error {
 			if err := d.refresh(ctx); err != nil {
 				return err
 			}
-		case d.working > 0, d.asking, !ended && !stopping && !d.run.PagedOut:
+		case d.working > 0, d.asking, !ended && !stopping && !d.run.PagedOut, !open && !stopping && len(d.queue)+len(d.offers) > 0:
 			if err := d.wait(ctx, stopping); err != nil {
 				return err
 			}
@@ -211,8 +219,12 @@ func (d *drain) collect(ctx context.Context) error {
 // wait blocks until there is something to do: a result, a page that the pace allows, or the word to stop.
 func (d *drain) wait(ctx context.Context, stopping bool) error {
 	var pace <-chan time.Time
-	if !stopping && d.room() {
-		timer := time.NewTimer(time.Until(d.next))
+	if !stopping && !over(d.run) && (d.closed || d.room()) {
+		until := d.next
+		if d.closed {
+			until = d.again
+		}
+		timer := time.NewTimer(time.Until(until))
 		defer timer.Stop()
 		pace = timer.C
 	}
@@ -254,7 +266,7 @@ func (d *drain) take(r result) error {
 // refresh takes the counts of the run as the ledger has them, and its end when somebody ended it.
 func (d *drain) refresh(ctx context.Context) error {
 	rows := d.rows
-	err := d.load(ctx, d.run.ID)
+	err := errors.Join(d.gotOn(ctx), d.load(ctx, d.run.ID))
 	d.rows, d.stale = rows, false
 	if err == nil && d.Report != nil {
 		d.Report(d.run)
@@ -289,6 +301,9 @@ func (d *drain) paced() bool { return d.Batch.Pace <= 0 || !time.Now().Before(d.
 
 // page reads the next page and admits it, together with what there is to settle.
 func (d *drain) page(ctx context.Context) error {
+	if ok, err := d.weigh(ctx); err != nil || !ok {
+		return err
+	}
 	hook("paging")
 	p, err := d.Pager.Page(ctx, d.cursor, d.rows)
 	if err != nil {
@@ -321,7 +336,7 @@ func (d *drain) admit(ctx context.Context, a *ledger.Admission, batches []Batch,
 		offers = d.outbox(a, batches, cursor)
 	}
 	err := d.step(ctx, a)
-	if errors.Is(err, ledger.ErrCursorMoved) || errors.Is(err, ledger.ErrOffered) || errors.Is(err, ledger.ErrDeferredTaken) || errors.Is(err, ledger.ErrRunEnded) {
+	if errors.Is(err, ledger.ErrCursorMoved) || errors.Is(err, ledger.ErrOffered) || errors.Is(err, ledger.ErrDeferredTaken) || errors.Is(err, ledger.ErrRunEnded) || errors.Is(err, ledger.ErrAwaiting) {
 		// Another process is at work on this run and was first: take the run as it is now.
 		if err := d.load(ctx, d.run.ID); err != nil {
 			return err
@@ -367,6 +382,11 @@ func (d *drain) step(ctx context.Context, a *ledger.Admission) error {
 	for _, s := range d.settle {
 		d.Logger.DebugContext(ctx, "batch_settled", "run", run.ID, "policy", run.Policy, "stage", run.Stage, "as_of", run.AsOf, "cutoff", run.Cutoff,
 			"batch", s.Batch.String(), "planned", s.Planned, "outcomes", map[string]int64(s.Outcomes), "deferred", s.Deferred, "took", s.Duration)
+	}
+	if len(d.settle) > 0 {
+		if err := d.gotOn(ctx); err != nil {
+			return err
+		}
 	}
 	d.settle, d.stale = nil, false
 	if a == nil && !bytes.Equal(run.Cursor, d.run.Cursor) {
@@ -467,14 +487,6 @@ func (d *drain) endedElsewhere() error {
 		return nil
 	}
 	return &EndedError{Run: d.run}
-}
-
-// EndedError says that the run ended as something else than succeeded: cancelled while it was worked on, or its numbers did
-// not add up.
-type EndedError struct{ Run ledger.Run }
-
-func (e *EndedError) Error() string {
-	return fmt.Sprintf("run %.12s ended as %s (%s)", e.Run.ID, e.Run.State, e.Run.WhyEnded)
 }
 
 // settleInHand lets the batches in hand come to their end and settles those that were done: their rows are gone, and a run that

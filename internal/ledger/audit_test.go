@@ -103,7 +103,7 @@ func TestGrants(t *testing.T) {
 	if r, err := l.End(t.Context(), started(t, l, "p").ID, Failed, WhyError, ""); err != nil || r.State != Failed {
 		t.Errorf("%s, %v", r.State, err)
 	}
-	if _, err := l.SeeDatabase(t.Context(), "library", "x"); err != nil {
+	if _, err := l.SeeDatabase(t.Context(), "library", "x", "", ""); err != nil {
 		t.Error(err)
 	}
 	scheduled := nightly(func(s *Scheduled) { s.Policy = "q" })

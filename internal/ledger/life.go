@@ -59,6 +59,8 @@ func (l *Ledger) Start(ctx context.Context, id string, plan []byte) (Run, error)
 				Cutoff   time.Time `json:"cutoff"`
 				Revision string    `json:"revision"`
 			}{r.AsOf, r.Cutoff, r.Revision}})
+		case AwaitingApproval:
+			return ErrAwaiting
 		}
 		return fmt.Errorf("a run that is %s cannot start", r.State)
 	})
@@ -86,9 +88,14 @@ func (l *Ledger) Interrupt(ctx context.Context, id, detail string) (Run, error) 
 		if r.State.Ended() {
 			return fmt.Errorf("%w: %s", ErrRunEnded, r.State)
 		}
-		r.Detail, r.Owner, r.Heartbeat = detail, "", time.Time{}
-		if _, err := t.exec(ctx, `UPDATE @run SET detail = $1, owner = '', heartbeat = NULL WHERE id = $2`, detail, id); err != nil {
+		if r.Owner, r.Heartbeat = "", (time.Time{}); r.State != AwaitingApproval { // else its detail says what for
+			r.Detail = detail
+		}
+		if _, err := t.exec(ctx, `UPDATE @run SET detail = $1, owner = '', heartbeat = NULL WHERE id = $2`, r.Detail, id); err != nil {
 			return err
+		}
+		if r.State == AwaitingApproval {
+			return nil
 		}
 		return t.audit(entry{action: ActionRunInterrupted, policy: r.Policy, run: id, body: struct {
 			Detail  string `json:"detail"`
@@ -108,7 +115,7 @@ const Waiting = "waiting: "
 // Wait notes what an open run waits for, until it is started again. It is no change of state, and has no audit entry.
 func (l *Ledger) Wait(ctx context.Context, id, what string) error {
 	err := l.tx(ctx, func(t *txn) error {
-		_, err := t.exec(ctx, `UPDATE @run SET detail = $1 WHERE id = $2 AND ended_at IS NULL`, text(Waiting+what), id)
+		_, err := t.exec(ctx, `UPDATE @run SET detail = $1 WHERE id = $2 AND state IN ('accepted', 'running')`, text(Waiting+what), id)
 		return err
 	})
 	if err != nil {

@@ -191,8 +191,8 @@ func TestClaim(t *testing.T) {
 func TestSeeDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		for _, c := range [][3]string{{"library", "id-1", "id-1"}, {"library", "id-1", "id-1"}, {"library", "id-2", "id-1"}, {"portal", "id-2", "id-2"}} {
-			if got, err := l.SeeDatabase(t.Context(), c[0], c[1]); err != nil || got != c[2] {
-				t.Errorf("%s %s: %s, %v; want %s", c[0], c[1], got, err, c[2])
+			if got, err := l.SeeDatabase(t.Context(), c[0], c[1], "", ""); err != nil || got.Identity != c[2] {
+				t.Errorf("%s %s: %+v, %v; want %s", c[0], c[1], got, err, c[2])
 			}
 		}
 		if n := count(t, l, ActionDatabaseSeen); n != 2 {

@@ -18,7 +18,16 @@ import (
 )
 
 // allMigrations are what a new ledger gets, in order.
-var allMigrations = []string{"00001_ledger", "00002_daemon", "00003_holds"}
+var allMigrations = func() (names []string) {
+	files, err := migrations.ReadDir("migrations/sqlite")
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f.Name(), ".sql"))
+	}
+	return names
+}()
 
 func value[T any](t testing.TB, db *sql.DB, query string) T {
 	t.Helper()

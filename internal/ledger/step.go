@@ -242,6 +242,8 @@ func (t *txn) admit(ctx context.Context, r *Run, a *Admission) error {
 	switch {
 	case r.State.Ended():
 		return fmt.Errorf("%w: %s", ErrRunEnded, r.State)
+	case r.State == AwaitingApproval:
+		return ErrAwaiting
 	case r.State != Running:
 		return fmt.Errorf("admit batches: the run is %s and was not started", r.State)
 	case !bytes.Equal(r.Cursor, a.OldCursor):

@@ -92,7 +92,12 @@ func (k *tick) expect(ctx context.Context, o *Occurrence, late bool) error {
 		// No process was there to be called; but one may have made a run past it.
 		return k.called(ctx, o, func() error { return k.end(ctx, o, OccurrenceMissed, WhyNoProcess) })
 	}
-	return k.called(ctx, o, nil)
+	// A call before this instant that still awaits approval makes way for the one of this instant; the one that came for it does not.
+	if err := k.called(ctx, o, nil); err != nil || o.Run != "" || o.State != OccurrencePending {
+		return err
+	}
+	_, err = k.free(ctx)
+	return err
 }
 
 // awaitCall looks whether the expected call has come.

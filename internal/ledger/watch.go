@@ -99,6 +99,7 @@ func (l *Ledger) Stalled(ctx context.Context, since time.Time) (stalls []Stall, 
 		if s.Run.State == Accepted {
 			seen = append(seen, s.Run.Heartbeat) // it waits for another policy, in good hands
 		}
+		seen = append(seen, opens(s.Run.Detail))
 		for _, t := range seen {
 			if t.After(s.Last) {
 				s.Last = t

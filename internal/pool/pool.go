@@ -196,6 +196,10 @@ type Job interface {
 	dispatch.Worker
 	// GiveUp settles a batch that failed for good: each row as failed, for that reason.
 	GiveUp(ctx context.Context, b dispatch.Batch, reason string) (dispatch.Done, error)
+	// CountChanging, CountScope and Compare count what the run is about to do; see Remote.
+	CountChanging(ctx context.Context, limit int64) (int64, error)
+	CountScope(ctx context.Context, limit int64) (int64, error)
+	Compare(ctx context.Context, old string) (Comparison, error)
 	// Plan is how the run pages.
 	Plan() json.RawMessage
 	// Clock is the clock of the database.

@@ -54,6 +54,7 @@ func New(o Options) (*Server, error) {
 	s.mux.Handle("POST "+pathPages, s.answer(s.page))
 	s.mux.Handle("POST "+pathBatches, s.answer(s.batch))
 	s.mux.Handle("POST "+pathSplits, s.answer(s.split))
+	s.mux.Handle("POST "+pathCounts, s.answer(s.count))
 	s.mux.Handle("GET "+pathDatabases, s.answer(s.databases))
 	s.mux.HandleFunc("GET "+pathHealth, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})

@@ -37,6 +37,21 @@ func (f *fakeSide) Plan() json.RawMessage { return json.RawMessage(planText) }
 
 func (f *fakeSide) Clock(context.Context) (time.Time, error) { return time.Now(), nil }
 
+func (f *fakeSide) CountChanging(_ context.Context, limit int64) (int64, error) {
+	return 100 + limit, nil
+}
+
+func (f *fakeSide) CountScope(_ context.Context, limit int64) (int64, error) {
+	return 1000 + limit, nil
+}
+
+func (f *fakeSide) Compare(_ context.Context, old string) (Comparison, error) {
+	if old == "" {
+		return Comparison{Fault: "there is no text"}, nil
+	}
+	return Comparison{Was: 1, Extra: 2}, nil
+}
+
 func (f *fakeSide) Page(_ context.Context, cursor []byte, rows int) (dispatch.Page, error) {
 	return dispatch.Page{Cursor: append(cursor, 'x'), Batch: &dispatch.Batch{Phase: "main", Rows: rows, Bounds: []byte("bounds of zebra"), Keys: []byte("zebra")}}, nil
 }
@@ -198,6 +213,38 @@ func TestThereAndBack(t *testing.T) {
 	}
 	if _, err := r.Split(t.Context(), b.Keys, 1); !isStop(err, "sealed_otherwise") {
 		t.Errorf("what was sealed as keys is taken for what was handed on: %v", err)
+	}
+}
+
+// What is counted beside the data is told, and nothing else; a question that is none is refused.
+func TestCounts(t *testing.T) {
+	s := serve(t, 1, &fakeSide{})
+	r := s.remote()
+	for limit, want := range map[int64]int64{0: 100, 7: 107} {
+		if n, err := r.CountChanging(t.Context(), limit); err != nil || n != want {
+			t.Errorf("up to %d: %d, %v", limit, n, err)
+		}
+	}
+	if n, err := r.CountScope(t.Context(), 5); err != nil || n != 1005 {
+		t.Errorf("in scope: %d, %v", n, err)
+	}
+	if c, err := r.Compare(t.Context(), "text"); err != nil || c != (Comparison{Was: 1, Extra: 2}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := r.Compare(t.Context(), ""); err != nil || c.Fault == "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, req := range []countRequest{{Run: aRun, Ask: "keys"}, {Run: aRun}, {Run: aRun, Ask: askScope, Limit: -1}} {
+		text, err := json.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, body := s.send("POST", pathCounts, secret, string(text)); resp.StatusCode != 422 {
+			t.Errorf("%s: %d %s", text, resp.StatusCode, body)
+		}
+	}
+	if resp, _ := s.send("POST", pathCounts, "", "{}"); resp.StatusCode != 401 {
+		t.Errorf("without a token: %d", resp.StatusCode)
 	}
 }
 

@@ -96,6 +96,12 @@ type Options struct {
 // execute and another one can. It counts as no attempt.
 var ErrElsewhere = errors.New("this process cannot execute the batch")
 
+// LaterError is what Execute returns for a batch whose time has not come. It
+// counts as no attempt.
+type LaterError struct{ After time.Duration }
+
+func (e *LaterError) Error() string { return "the batch is to be executed later" }
+
 // ErrNotMigrated means that River's tables are missing or old: see Migrate.
 var ErrNotMigrated = errors.New("the queue's tables are missing or old")
 

@@ -328,3 +328,25 @@ func TestTask(t *testing.T) {
 		}
 	})
 }
+
+// A batch whose time has not come is put off, and that is no attempt.
+func TestLater(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		attempts := make(chan int)
+		put := 0
+		c := p.client(t, func(_ context.Context, _ Batch, attempt int, _ bool) error {
+			attempts <- attempt
+			if put++; put <= 2 {
+				return &LaterError{After: time.Millisecond}
+			}
+			return nil
+		})
+		start(t, c)
+		insert(t, c, batch(1))
+		for range 3 {
+			if n := receive(t, "executed", attempts); n != 1 {
+				t.Errorf("attempt %d, want the first", n)
+			}
+		}
+	})
+}

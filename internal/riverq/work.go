@@ -23,6 +23,9 @@ const (
 	taskWait    = 10 * time.Second
 	// elsewhereWait leaves a batch to the other processes for so long.
 	elsewhereWait = 200 * time.Millisecond
+	// longestLater is how long a batch rests at most before it is looked at
+	// again: clocks are set.
+	longestLater = time.Minute
 )
 
 // errAttempt is all that River's table learns of a failure: an error of a
@@ -96,6 +99,9 @@ func (w *batchWorker) Work(ctx context.Context, job *river.Job[batchArgs]) error
 	err := w.c.attempt(ctx, func() error { return w.c.o.Execute(ctx, b, job.Attempt, job.Attempt >= a.Attempts) })
 	if errors.Is(err, ErrElsewhere) {
 		return river.JobSnooze(elsewhereWait) // which gives the attempt back
+	}
+	if later := (*LaterError)(nil); errors.As(err, &later) {
+		return river.JobSnooze(min(max(later.After, elsewhereWait), longestLater))
 	}
 	if put := (*PutOffError)(nil); errors.As(err, &put) {
 		w.c.told.Store(job.ID, put.After)

@@ -31,7 +31,9 @@ func TestGrantsOfWhoPlacesHolds(t *testing.T) {
 		}
 		row := hold.Row{ID: "1", Name: "court", Relation: "session", Conditions: `[{"column": "id", "value": "3"}]`}
 		clerk := as(func(account string) []string { return HoldGrantSQL(l.engine, account) })
-		worker := as(func(account string) []string { return GrantSQL(l.engine, account, []Use{{Table: "session", Delete: true}}, nil) })
+		worker := as(func(account string) []string {
+			return GrantSQL(l.engine, account, []Use{{Table: "session", Delete: true}}, nil)
+		})
 		if err := clerk.Installed(t.Context()); err != nil {
 			t.Error(err)
 		}

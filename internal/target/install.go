@@ -29,7 +29,8 @@ const layout = 2
 // receipt holds what each batch did; it is written in the transaction of the change. hold holds the legal holds in force.
 // hold_epoch is what a batch locks in share and the placing of a hold locks alone, so that a hold waits for the batches
 // in flight and every later batch sees it (PostgreSQL uses an advisory lock instead, which waits for milliseconds also
-// under load). tombstone remembers a run whose receipts were dropped, and refuses its late batches. passage (layout 2) holds which
+// under load). tombstone remembers a run whose receipts were dropped, and refuses its late batches. claim says which ledger
+// the database belongs to, so that a copy of it or another ledger is noticed. passage (layout 2) holds which
 // stages a row has passed, for each due instant that it had; the row is named by its keyed hash.
 func InstallSQL(e Engine) []string {
 	switch e {
@@ -51,6 +52,7 @@ func InstallSQL(e Engine) []string {
   policy text NOT NULL, row_hash bytea NOT NULL, stage text NOT NULL, due_us bigint NOT NULL, state text NOT NULL, as_of_us bigint NOT NULL,
   run text NOT NULL, batch_key bytea, attempt int NOT NULL, detail text NOT NULL, changed_at timestamptz NOT NULL,
   PRIMARY KEY (policy, row_hash, stage, due_us))`,
+			`CREATE TABLE IF NOT EXISTS curfew.claim (one int PRIMARY KEY CHECK (one = 1), ledger text NOT NULL, epoch text NOT NULL, claimed_at timestamptz NOT NULL)`,
 			`UPDATE curfew.layout SET version = 2 WHERE version < 2`, // last: all that it stands for is there
 		}
 	case MySQL:
@@ -70,6 +72,7 @@ func InstallSQL(e Engine) []string {
   policy VARCHAR(255) NOT NULL, row_hash BINARY(16) NOT NULL, stage VARCHAR(255) NOT NULL, due_us BIGINT NOT NULL, state VARCHAR(16) NOT NULL, as_of_us BIGINT NOT NULL,
   run VARCHAR(64) NOT NULL, batch_key VARBINARY(32) NULL, attempt INT NOT NULL, detail TEXT NOT NULL, changed_at DATETIME(6) NOT NULL,
   PRIMARY KEY (policy, row_hash, stage, due_us)) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`,
+			`CREATE TABLE IF NOT EXISTS curfew_claim (one TINYINT NOT NULL PRIMARY KEY, ledger VARCHAR(64) NOT NULL, epoch VARCHAR(64) NOT NULL, claimed_at DATETIME(6) NOT NULL) ENGINE=InnoDB`,
 			`UPDATE curfew_layout SET version = 2 WHERE version < 2`,
 		}
 	default:
@@ -87,6 +90,7 @@ func InstallSQL(e Engine) []string {
   policy TEXT NOT NULL, row_hash BLOB NOT NULL, stage TEXT NOT NULL, due_us INTEGER NOT NULL, state TEXT NOT NULL, as_of_us INTEGER NOT NULL,
   run TEXT NOT NULL, batch_key BLOB, attempt INTEGER NOT NULL, detail TEXT NOT NULL, changed_at TEXT NOT NULL,
   PRIMARY KEY (policy, row_hash, stage, due_us)) WITHOUT ROWID`,
+			`CREATE TABLE IF NOT EXISTS curfew_claim (one INTEGER PRIMARY KEY CHECK (one = 1), ledger TEXT NOT NULL, epoch TEXT NOT NULL, claimed_at TEXT NOT NULL)`,
 			`UPDATE curfew_layout SET version = 2 WHERE version < 2`,
 		}
 	}
@@ -187,6 +191,7 @@ func GrantSQL(e Engine, role string, tables []Use, reads []string) []string {
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew.receipt TO " + d.ident(role),
 			"GRANT SELECT, INSERT ON curfew.tombstone TO " + d.ident(role),
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew.passage TO " + d.ident(role),
+			"GRANT SELECT, INSERT, UPDATE ON curfew.claim TO " + d.ident(role),
 		}
 		for _, t := range tables {
 			schema, name := parts(t.Table)
@@ -209,6 +214,7 @@ func GrantSQL(e Engine, role string, tables []Use, reads []string) []string {
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew_receipt" + to,
 			"GRANT SELECT, INSERT ON curfew_tombstone" + to,
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON curfew_passage" + to,
+			"GRANT SELECT, INSERT, UPDATE ON curfew_claim" + to,
 			// Without it MySQL hides which tables reference ours, and with them what a delete would take along.
 			"GRANT REFERENCES ON *" + to,
 		}

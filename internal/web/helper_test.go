@@ -72,6 +72,11 @@ func (e *engine) Cancel(ctx context.Context, id, _ string) (api.Run, error) {
 	return api.Run{ID: r.ID, State: string(r.State)}, err
 }
 
+func (e *engine) Approve(ctx context.Context, id, actor, reason string) (api.Run, error) {
+	r, err := e.l.Approve(ctx, id, "token:"+actor, reason)
+	return api.Run{ID: r.ID, State: string(r.State)}, err
+}
+
 func (e *engine) Runs(_ context.Context, f RunFilter) ([]api.Run, string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -48,6 +48,7 @@ func newServer(o Options) http.Handler {
 	gauges := newGauges(o.Ledger.NewMeter(), s.engine, s.clock)
 
 	s.mux.HandleFunc("POST /v1/policies/{policy}/runs", s.trigger)
+	s.mux.Handle("POST /v1/runs/{id}/approve", s.answer(ledger.ScopeAdmin, s.approve))
 	s.mux.Handle("POST /v1/runs/{id}/cancel", s.answer(ledger.ScopeAdmin, s.cancel))
 	s.mux.Handle("GET /v1/runs", s.answer(ledger.ScopeRead, s.runs))
 	s.mux.Handle("GET /v1/runs/{id}", s.answer(ledger.ScopeRead, s.run))

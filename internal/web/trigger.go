@@ -151,13 +151,9 @@ func readBody(w http.ResponseWriter, r *http.Request) (triggerBody, error) {
 	if err := checkType(r); err != nil {
 		return body, err
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	text, err := readText(w, r)
 	if err != nil {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			return body, refuse(http.StatusRequestEntityTooLarge, "", "the body is larger than %d bytes", maxBody)
-		}
-		return body, refuse(http.StatusBadRequest, "", "the body could not be read to its end")
+		return body, err
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return body, nil
@@ -165,9 +161,32 @@ func readBody(w http.ResponseWriter, r *http.Request) (triggerBody, error) {
 	return body, body.decode(text)
 }
 
+// readText reads a body to its end.
+func readText(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		var big *http.MaxBytesError
+		if errors.As(err, &big) {
+			return nil, refuse(http.StatusRequestEntityTooLarge, "", "the body is larger than %d bytes", maxBody)
+		}
+		return nil, refuse(http.StatusBadRequest, "", "the body could not be read to its end")
+	}
+	return text, nil
+}
+
 func (b *triggerBody) decode(text []byte) error {
 	const hint = `the body is {} or {"as_of": "2026-07-01T02:00:00Z", "stage": "…", "shadow": true}`
-	fields := map[string]any{"as_of": &b.AsOf, "stage": &b.Stage, "shadow": &b.Shadow}
+	if err := decodeObject(text, map[string]any{"as_of": &b.AsOf, "stage": &b.Stage, "shadow": &b.Shadow}, hint); err != nil {
+		return err
+	}
+	if b.AsOf != nil && (b.AsOf.UTC().Year() < 1 || b.AsOf.UTC().Year() > 9999) {
+		return refuse(http.StatusUnprocessableEntity, hint, "as_of is outside the years 1 to 9999")
+	}
+	return nil
+}
+
+// decodeObject reads a JSON object into its fields, and refuses whatever is in it besides.
+func decodeObject(text []byte, fields map[string]any, hint string) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
 		return refuse(http.StatusUnprocessableEntity, hint, "the body is not a JSON object")
@@ -196,9 +215,6 @@ func (b *triggerBody) decode(text []byte) error {
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return refuse(http.StatusUnprocessableEntity, hint, "there is something after the body's JSON")
-	}
-	if b.AsOf != nil && (b.AsOf.UTC().Year() < 1 || b.AsOf.UTC().Year() > 9999) {
-		return refuse(http.StatusUnprocessableEntity, hint, "as_of is outside the years 1 to 9999")
 	}
 	return nil
 }

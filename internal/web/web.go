@@ -18,6 +18,8 @@ type Engine interface {
 	Trigger(ctx context.Context, req TriggerRequest) (Triggered, error)
 	// Cancel ends an open run for good; of one that has ended it is an error.
 	Cancel(ctx context.Context, id, actor string) (api.Run, error)
+	// Approve lets a run go on that waits for approval; of any other it is an error.
+	Approve(ctx context.Context, id, actor, reason string) (api.Run, error)
 	// Runs lists runs, the last accepted first, and says where to read on: "" at the end.
 	Runs(ctx context.Context, f RunFilter) (runs []api.Run, next string, err error)
 	// Run gives one run; id may be a prefix that names one.

@@ -45,6 +45,8 @@ func TestRoutes(t *testing.T) {
 			{"GET", "/v1/runs/zz", "read", 404, ``},
 			{"POST", "/v1/runs/" + strings.Repeat("ab", 32) + "/cancel", "admin", 404, ``},
 			{"POST", "/v1/runs/" + strings.Repeat("ab", 32) + "/cancel", "trigger", 403, ``},
+			{"POST", "/v1/runs/" + strings.Repeat("ab", 32) + "/approve", "admin", 404, ``},
+			{"POST", "/v1/runs/" + strings.Repeat("ab", 32) + "/approve", "trigger", 403, ``},
 			{"GET", "/v1/nothing", "admin", 404, `nothing at this address`},
 			{"GET", "/", "", 404, ``},
 			{"DELETE", "/v1/runs", "admin", 405, `takes GET, HEAD`},
