@@ -303,3 +303,27 @@ func TestAfterStages(t *testing.T) {
 		t.Error("the teardown did not wait for the pause of the same instant")
 	}
 }
+
+// A worker pool passes stages as this process would; it is told which one, and what may come before the due instant it decides itself.
+func TestPoolStages(t *testing.T) {
+	evenUnbuilt = true
+	t.Cleanup(func() { evenUnbuilt = false })
+	g := newRegion(t, `  loans: {database: app, table: loan, until: ended, mode: shadow, stages: [
+    {name: remind, at: -7d, action: {notify: {webhook: {url: "https://example.org/"}}}},
+    {name: pause, at: 0d, action: {set: {ended: null}}},
+    {name: end, at: 14d, action: delete}]}
+  ends: {database: app, table: loan, until: ended, mode: enforce, stages: [{name: end, at: 14d, action: delete}]}
+`)
+	g.exec("INSERT INTO loan SELECT 'r' || i, now() + interval '1 day' FROM generate_series(1, 3) i", "INSERT INTO loan SELECT 'd' || i, now() - interval '20 days' FROM generate_series(1, 5) i")
+	g.startPool()
+	c := g.dispatcher()
+	for stage, want := range map[string]api.Outcomes{"remind": {"due": 3}, "pause": {"due": 5}, "end": {"guarded": 5}} {
+		r, err := c.Run(t.Context(), RunRequest{Policy: "loans", Stage: stage})
+		if err != nil || r.Stage != stage || !cmp.Equal(r.Outcomes, want) {
+			t.Errorf("%s: %+v, %v", stage, r, err)
+		}
+	}
+	if r, err := c.Run(t.Context(), RunRequest{Policy: "ends"}); err != nil || r.Outcomes["deleted"] != 5 || g.count("SELECT count(*) FROM loan") != 3 {
+		t.Errorf("%+v, %v\n%s", r, err, g.logs)
+	}
+}
