@@ -327,3 +327,31 @@ func TestPoolStages(t *testing.T) {
 		t.Errorf("%+v, %v\n%s", r, err, g.logs)
 	}
 }
+
+// The daemon's sweep, which a day passes before, called at once.
+func TestSweepPolicy(t *testing.T) {
+	d := newStaged(t, strings.Replace(staged, "mode: shadow", "mode: enforce", 1))
+	d.app(fmt.Sprintf("INSERT INTO session VALUES (1, %d)", night.Unix()))
+	c := d.open()
+	e, err := c.Explain(t.Context(), "trials", []string{"1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range []string{e.Row, "000102030405060708090a0b0c0d0e0f"} {
+		for _, changed := range []time.Time{night.Add(-31 * day), night.Add(-29 * day)}[:2-i] {
+			d.app(fmt.Sprintf("INSERT INTO curfew_passage VALUES ('trials', x'%s', 'pause', %d, 'done', 0, 'r', NULL, 1, '', '%s')", row, changed.Unix(), changed.Format("2006-01-02 15:04:05.000")))
+		}
+	}
+	p, err := c.policy("trials")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := c.keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beats := 0
+	if n, err := c.sweepPolicy(t.Context(), stages(p)[0], keys, func() { beats++ }); n != 1 || err != nil || beats == 0 {
+		t.Errorf("%d rows, %v, %d beats", n, err, beats)
+	}
+}
