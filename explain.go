@@ -189,6 +189,9 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 			add("stage", s.State == api.StageNow || s.State == api.StageLater && s.NotBefore == nil, "", cmp.Or(s.Why, "it has passed stage "+s.Stage))
 		}
 	}
+	if told, detail := toldOf(p, a); p.Action.Kind.Tells() {
+		add("told", !told, "", detail)
+	}
 	add("guard", !a.Guarded, "", "the policy's unless keeps it")
 	add("hold", !a.Held, "", "a legal hold keeps it")
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
@@ -197,10 +200,14 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		return out, "Stage " + stage + " leaves it as it is: " + stays + "."
 	case stage != "" && unknown == "" && a.Along == 0:
 		return out, "Stage " + stage + " would act on it now."
+	case stays != "" && p.Action.Kind.Tells():
+		return out, "Nobody is told: " + stays + "."
 	case stays != "":
 		return out, "It stays: " + stays + "."
 	case unknown != "":
 		return out, "It stays for now, as a run would fail: " + unknown + "."
+	case p.Action.Kind.Tells():
+		return out, "It would be told of now."
 	case a.Along > 0:
 		return out, fmt.Sprintf("It would go now, and %d rows of other tables with it.", a.Along)
 	}
