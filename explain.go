@@ -218,6 +218,9 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 			add("stage", s.State == api.StageNow || s.State == api.StageLater && s.NotBefore == nil, "", cmp.Or(s.Why, "it has passed stage "+s.Stage))
 		}
 	}
+	if told, detail := toldOf(p, a); p.Action.Kind.Tells() {
+		add("told", !told, "", detail)
+	}
 	add("guard", !a.Guarded, chosenInWords(a.Choice), guardInWords(p, a))
 	add("hold", !a.Held, "", "a legal hold keeps it: "+strings.Join(a.HeldBy, ", "))
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
@@ -226,13 +229,18 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		return out, "Stage " + stage + " leaves it as it is: " + stays + "."
 	case stage != "" && unknown == "" && a.Along == 0:
 		return out, "Stage " + stage + " would act on it now."
+	case stays != "" && p.Action.Kind.Tells():
+		return out, "Nobody is told: " + stays + "."
 	case stays != "":
 		return out, "It stays: " + stays + "."
 	case unknown != "":
 		return out, "It stays for now, as a run would fail: " + unknown + "."
 	}
 	would := "It would go now"
-	if p.Action.Kind != policy.Delete {
+	switch {
+	case p.Action.Kind.Tells():
+		would = "It would be told of now"
+	case p.Action.Kind != policy.Delete:
 		would = "It would be " + p.Action.Kind.Outcome() + " now"
 	}
 	if a.Along > 0 {

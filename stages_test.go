@@ -306,13 +306,14 @@ func TestAfterStages(t *testing.T) {
 
 // A worker pool passes stages as this process would; it is told which one, and what may come before the due instant it decides itself.
 func TestPoolStages(t *testing.T) {
-	g := newRegion(t, `  loans: {database: app, table: loan, until: {column: ended, null: never}, mode: shadow, stages: [
+	g := newRegion(t, `  loans: {database: app, table: loan, until: ended, mode: shadow, stages: [
     {name: remind, at: -7d, action: {notify: {webhook: {url: "https://example.org/"}}}},
-    {name: pause, at: 0d, action: {set: {ended: null}}},
+    {name: pause, at: 0d, action: {set: {state: paused}}},
     {name: end, at: 14d, action: delete}]}
   ends: {database: app, table: loan, until: ended, mode: enforce, stages: [{name: end, at: 14d, action: delete}]}
 `)
-	g.exec("INSERT INTO loan SELECT 'r' || i, now() + interval '1 day' FROM generate_series(1, 3) i", "INSERT INTO loan SELECT 'd' || i, now() - interval '20 days' FROM generate_series(1, 5) i")
+	g.exec("ALTER TABLE loan ADD COLUMN state text")
+	g.exec("INSERT INTO loan (id, ended) SELECT 'r' || i, now() + interval '1 day' FROM generate_series(1, 3) i", "INSERT INTO loan (id, ended) SELECT 'd' || i, now() - interval '20 days' FROM generate_series(1, 5) i")
 	g.startPool()
 	c := g.dispatcher()
 	for stage, want := range map[string]api.Outcomes{"remind": {"due": 3}, "pause": {"due": 5}, "end": {"guarded": 5}} {

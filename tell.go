@@ -43,10 +43,6 @@ func (w *ways) close() {
 	}
 }
 
-// TellWithin, when set, is how long a message may be under way once it is recorded as being sent. It is for tests, in which
-// processes die and nobody wants to wait for as long as a real mail server may take to answer.
-var TellWithin time.Duration
-
 // mailer is the way to the file's mail server.
 func (c *Curfew) mailer() (*deliver.Mailer, error) {
 	if c.file.Mail == nil {
@@ -55,7 +51,7 @@ func (c *Curfew) mailer() (*deliver.Mailer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ways.mailer == nil {
-		m, err := deliver.NewMailer(deliver.MailOptions{Server: c.file.Mail.Server, Answer: TellWithin})
+		m, err := deliver.NewMailer(deliver.MailOptions{Server: c.file.Mail.Server, Answer: target.TellWithin})
 		if err != nil {
 			return nil, &Error{Kind: KindConfig, Err: err, Hint: "write smtp://user:password@host:587 under mail in " + c.fileName()}
 		}
@@ -78,9 +74,9 @@ func (c *Curfew) telling(p *policy.Policy, run ledger.Run) (*worker.Telling, err
 	if !p.Action.Kind.Tells() || run.Mode == string(policy.Shadow) {
 		return nil, nil
 	}
-	t := &worker.Telling{Policy: p.Name, Stage: p.StageName(), Run: run.ID, Waits: quickWaits, PerRow: true, Within: TellWithin}
+	t := &worker.Telling{Policy: p.Name, Stage: p.StageName(), Run: run.ID, Waits: quickWaits, PerRow: true, Within: target.TellWithin}
 	if t.Within > 0 {
-		t.Within += TellWithin
+		t.Within += target.TellWithin
 	}
 	var err error
 	switch m, r := p.Action.Message, p.Action.Request; {
@@ -241,4 +237,20 @@ func stopped(err error, as error) error {
 		return as
 	}
 	return err
+}
+
+// toldOf reports whether a row was told of for its due instant, or may have been, in words.
+func toldOf(p *policy.Policy, a *target.Answers) (bool, string) {
+	for _, x := range a.Passages {
+		if a.DueUS == nil || x.Stage != p.StageName() || x.Due != *a.DueUS {
+			continue
+		}
+		switch x.State {
+		case target.PassageDone:
+			return true, fmt.Sprintf("it was told of for this due instant, by run %s", shortID(x.Run))
+		case target.PassageUncertain:
+			return true, fmt.Sprintf("nobody knows whether run %s told of it (%s)", shortID(x.Run), x.Detail)
+		}
+	}
+	return false, ""
 }

@@ -106,6 +106,7 @@ func question(name string) string {
 		"trigger":  "does its trigger name an instant?",
 		"due":      "is its time up?",
 		"stage":    "has it passed what comes before, and not this?",
+		"told":     "is nobody told of it yet?",
 		"guard":    "does no guard keep it?",
 		"hold":     "is it free of holds?",
 		"children": "does no other row keep it?",

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew"
 	"curfew.dev/curfew/internal/dispatch"
 	"curfew.dev/curfew/internal/target"
 )
@@ -65,7 +64,7 @@ func installHooks() {
 		ledgerClock = func() time.Time { return zero.Add(time.Since(zero) * time.Duration(n)) }
 	}
 	if d, err := time.ParseDuration(os.Getenv(withinVar)); err == nil {
-		curfew.TellWithin = d
+		target.TellWithin = d
 	}
 	at, trace := os.Getenv(atVar), os.Getenv(traceVar)
 	if at == "" && trace == "" {

@@ -135,7 +135,7 @@ func (j *Job) oldestOfStage(ctx context.Context) (due *time.Time, known bool, er
 // explainStages reads what is recorded of a row, and the due instant that it is compared with.
 func (x *execution) explainStages(ctx context.Context, one []tuple, a *Answers) error {
 	j := x.j
-	if !j.staged() || a.Null && j.p.Trigger.Null != policy.NullDue {
+	if !j.byRow() || a.Null && j.p.Trigger.Null != policy.NullDue {
 		return nil
 	}
 	rows, err := x.dueRows(ctx, one)

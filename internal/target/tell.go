@@ -19,6 +19,10 @@ import (
 // been: once nobody can be at it any more it becomes uncertain. An uncertain e-mail is never sent again; an uncertain request is
 // repeated under the same key, by which its receiver can tell.
 
+// TellWithin, when set, is how long a message may be under way once it is recorded as being sent. It is for tests, in which
+// processes die and nobody wants to wait for as long as a real mail server may take to answer; it is zero in every program.
+var TellWithin time.Duration
+
 // A Row is a row of a batch that is to be told.
 type Row struct {
 	Hash    [16]byte
