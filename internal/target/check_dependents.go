@@ -70,6 +70,9 @@ func (j *judgement) joins() {
 	var names []string
 	for _, knot := range j.family.knots {
 		for _, i := range knot {
+			if i == governed {
+				continue
+			}
 			names = append(names, j.family.steps[i].t.Label)
 		}
 	}
@@ -91,7 +94,7 @@ func (j *judgement) joins() {
 // deletionOrder looks for constraints that would not let the rows go in the order in which they are deleted.
 func (j *judgement) deletionOrder() {
 	f := j.family
-	place := map[int]int{governed: len(f.knots)}
+	place := map[int]int{}
 	for n, knot := range f.knots {
 		for _, i := range knot {
 			place[i] = n
