@@ -123,6 +123,12 @@ func (j *judgement) label(place int) string {
 func (j *judgement) dependentRights() {
 	level := j.onlyEnforce()
 	for _, s := range j.family.steps {
+		if slices.Contains(s.t.Hidden, "foreign keys") && !slices.Contains(j.t.Hidden, "foreign keys") {
+			j.add(level, "foreign_keys_hidden", "grant REFERENCES on its database", "role %s cannot see which tables reference %s, so a cascade could go unnoticed", j.s.Role, s.t.Label)
+		}
+		if slices.Contains(s.t.Hidden, "triggers") && s.explicit {
+			j.add(LevelWarn, "triggers_hidden", "grant TRIGGER on the table", "role %s cannot see the triggers of %s", j.s.Role, s.t.Label)
+		}
 		var lacks []string
 		pr := s.t.Privileges
 		if !pr.Select {
