@@ -70,6 +70,9 @@ func (j *judgement) joins() {
 	var names []string
 	for _, knot := range j.family.knots {
 		for _, i := range knot {
+			if i == governed {
+				continue
+			}
 			names = append(names, j.family.steps[i].t.Label)
 		}
 	}
@@ -91,7 +94,7 @@ func (j *judgement) joins() {
 // deletionOrder looks for constraints that would not let the rows go in the order in which they are deleted.
 func (j *judgement) deletionOrder() {
 	f := j.family
-	place := map[int]int{governed: len(f.knots)}
+	place := map[int]int{}
 	for n, knot := range f.knots {
 		for _, i := range knot {
 			place[i] = n
@@ -120,6 +123,12 @@ func (j *judgement) label(place int) string {
 func (j *judgement) dependentRights() {
 	level := j.onlyEnforce()
 	for _, s := range j.family.steps {
+		if slices.Contains(s.t.Hidden, "foreign keys") && !slices.Contains(j.t.Hidden, "foreign keys") {
+			j.add(level, "foreign_keys_hidden", "grant REFERENCES on its database", "role %s cannot see which tables reference %s, so a cascade could go unnoticed", j.s.Role, s.t.Label)
+		}
+		if slices.Contains(s.t.Hidden, "triggers") && s.explicit {
+			j.add(LevelWarn, "triggers_hidden", "grant TRIGGER on the table", "role %s cannot see the triggers of %s", j.s.Role, s.t.Label)
+		}
 		var lacks []string
 		pr := s.t.Privileges
 		if !pr.Select {

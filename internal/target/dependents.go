@@ -75,7 +75,7 @@ type link struct {
 type family struct {
 	steps  []*step
 	links  []link
-	knots  [][]int      // the steps in the order in which their rows are deleted; those of one knot reference each other in a circle
+	knots  [][]int      // the places in the order in which their rows are deleted, governed last; those of one knot reference each other in a circle
 	keeps  []link       // restricting foreign keys that lead to rows that go, from rows that need not go; child is noStep for another table
 	loose  []ForeignKey // SET NULL and SET DEFAULT
 	defers bool         // some of the constraints are deferrable
@@ -168,20 +168,19 @@ func (f *family) order(auto bool) {
 		for i := range f.steps {
 			f.knots = append(f.knots, []int{i})
 		}
+		f.knots = append(f.knots, []int{governed})
 		return
 	}
-	// Tarjan: a component is complete when all that hangs on it is.
-	n := len(f.steps)
-	index, low, on := make([]int, n), make([]int, n), make([]bool, n)
+	// Tarjan: a component is complete when all that hangs on it is. All hangs on the governed table, so it comes last.
+	index, low, on := map[int]int{}, map[int]int{}, map[int]bool{}
 	var stack []int
-	count := 0
 	var visit func(v int)
 	visit = func(v int) {
-		count++
-		index[v], low[v], on[v] = count, count, true
+		index[v] = len(index) + 1
+		low[v], on[v] = index[v], true
 		stack = append(stack, v)
 		for _, l := range f.links {
-			if l.parent != v || l.child < 0 {
+			if l.parent != v {
 				continue
 			}
 			if index[l.child] == 0 {
@@ -199,21 +198,20 @@ func (f *family) order(auto bool) {
 		stack = stack[:at]
 		for _, w := range knot {
 			on[w] = false
+			if w >= 0 && len(knot) > 1 {
+				f.steps[w].explicit = true // what the database took along might have to go before or after others
+			}
 		}
 		f.knots = append(f.knots, knot)
 	}
-	for v := range n {
-		if index[v] == 0 {
-			visit(v)
-		}
-	}
+	visit(governed)
 }
 
-// within are the restricting foreign keys between tables of a knot.
+// within are the foreign keys between tables of a knot by which the order of its rows matters.
 func (f *family) within(knot []int) []link {
 	var out []link
 	for _, l := range slices.Concat(f.links, f.keeps) {
-		if l.fk.restricts() && slices.Contains(knot, l.child) && slices.Contains(knot, l.parent) {
+		if (l.fk.restricts() || len(knot) > 1) && slices.Contains(knot, l.child) && slices.Contains(knot, l.parent) {
 			out = append(out, l)
 		}
 	}

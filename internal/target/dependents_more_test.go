@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"curfew.dev/curfew/internal/dbtest"
 	"curfew.dev/curfew/policy"
 )
 
@@ -319,6 +320,120 @@ func TestDependentsSchemaChanged(t *testing.T) {
 		}
 		if diff := cmp.Diff(whole(1, 2, 3, 4, 5, 6), l.left()); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// A batch that ends anywhere before its commit, as when its process is killed, leaves everything; whoever follows does all of it
+// once, and the receipt answers after that.
+func TestDependentsCutShort(t *testing.T) {
+	onEach(t, func(l *lab) {
+		l.orgs("")
+		j := l.job(l.policy("org", auto))
+		w := l.work(l.pages(j, 1000)[0])
+		for _, at := range []string{"begun", "claimed", "found", "gathered", "changed", "completed"} {
+			l.atPoint(at, func() { panic("killed") })
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("no batch came to %s", at)
+					}
+				}()
+				_, _ = j.Execute(t.Context(), asOf, w)
+			}()
+			TestHook = nil
+			if diff := cmp.Diff(whole(1, 2, 3, 4, 5, 6), l.left()); diff != "" {
+				t.Fatalf("ended at %s: %s", at, diff)
+			}
+		}
+		for i := range 2 {
+			res, err := j.Execute(t.Context(), asOf, w)
+			if err != nil || res.Outcomes["deleted"] != 4 || res.Cascaded != 4*perOrg || res.Settled != (i == 1) {
+				t.Errorf("%+v %v", res, err)
+			}
+		}
+		if diff := cmp.Diff(whole(5, 6), l.left()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// What check has to say of a list that does not fit.
+func TestDependentsJudged(t *testing.T) {
+	list := func(deps ...policy.Dependent) func(*policy.Policy) {
+		return func(p *policy.Policy) { p.Action.Dependents = &policy.Dependents{List: deps} }
+	}
+	onEach(t, func(l *lab) {
+		l.orgs("")
+		l.exec("CREATE TABLE stray (id bigint NOT NULL PRIMARY KEY, org bigint);\nCREATE TABLE keyless (org_id bigint REFERENCES org (id))")
+		for want, edit := range map[string]func(*policy.Policy){
+			"there is no table nothing":                      list(policy.Dependent{Table: "nothing"}),
+			"org is the policy's own table":                  list(policy.Dependent{Table: "org"}),
+			"bill is listed twice":                           list(policy.Dependent{Table: "bill"}, policy.Dependent{Table: "bill"}),
+			"no foreign key leads from stray to org":         list(policy.Dependent{Table: "stray"}),
+			"put mark before post":                           list(policy.Dependent{Table: "post"}, policy.Dependent{Table: "mark"}, policy.Dependent{Table: "member"}),
+			"keyless has neither a primary key nor a unique": list(policy.Dependent{Table: "keyless", On: "keyless.org_id = org.id"}),
+			`subject: table bill has no column "who"`:        list(policy.Dependent{Table: "bill", Subject: "who"}),
+		} {
+			if err := Refused(l.fit(l.policy("org", edit))); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("want %q, got %v", want, err)
+			}
+		}
+		found := l.fit(l.policy("org", list(policy.Dependent{Table: "stray", On: "stray.org = org.id"})))
+		if err := Refused(found); err != nil {
+			t.Error(err)
+		}
+		best := false
+		for _, f := range found {
+			best = best || f.Code == "dependent_best_effort"
+		}
+		if best != (l.engine != SQLite) {
+			t.Errorf("%v", found)
+		}
+		j := l.job(l.policy("org", list(policy.Dependent{Table: "stray", On: "stray.nothing = org.id"})))
+		if found, err := j.Probe(t.Context()); err != nil || Refused(found) == nil {
+			t.Errorf("on that names no column: %v %v", found, err)
+		}
+	})
+}
+
+// The rights that check asks for are enough: no more is needed for a whole run.
+func TestDependentsGrants(t *testing.T) {
+	engineIn(t, []Engine{Postgres, MySQL}, func(l *lab) {
+		l.orgs("")
+		var url, account string
+		if l.engine == Postgres {
+			url, account = dbtest.PostgresRole(t, l.url)
+		} else {
+			url, account = dbtest.MariaDBUser(t, l.url)
+		}
+		for _, g := range GrantSQL(l.engine, account, []Use{{Table: "org", Delete: true}}, []string{"mark", "post", "member", "bill"}) {
+			l.exec(g)
+		}
+		db, err := Open(t.Context(), "lab", url, OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		l.db = db
+		p := l.policy("org", auto)
+		var statements []string
+		for _, f := range l.fit(p) {
+			if f.Code == "dependent_rights" {
+				statements = append(statements, f.Statement)
+			}
+		}
+		if len(statements) != 4 {
+			t.Fatalf("rights that lack: %v", statements)
+		}
+		for _, s := range statements {
+			l.exec(s)
+		}
+		if err := Refused(l.fit(p)); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.drain(l.job(p), 100); got.outcomes["deleted"] != 4 || got.cascaded != 4*perOrg {
+			t.Errorf("%v %v", got.outcomes, got.rows)
 		}
 	})
 }

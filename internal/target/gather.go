@@ -333,6 +333,9 @@ func (d *doomed) along(j *Job) []Along {
 	var out []Along
 	for _, knot := range j.family.knots {
 		for _, i := range knot {
+			if i == governed {
+				continue
+			}
 			out = append(out, Along{j.family.steps[i].t.Label, int64(len(d.keys[i]))})
 		}
 	}

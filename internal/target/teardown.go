@@ -72,12 +72,9 @@ func (x *execution) tearDown(ctx context.Context, rows []tuple) (*doomed, error)
 		return nil, err
 	}
 	for _, knot := range j.family.knots {
-		if err := x.removeKnot(ctx, knot, d); err != nil {
+		if err := x.removeKnot(ctx, knot, rows, d); err != nil {
 			return nil, err
 		}
-	}
-	if err := x.removeOwn(ctx, slices.Concat(rows, d.extra)); err != nil {
-		return nil, err
 	}
 	return d, x.constraints(ctx, "IMMEDIATE")
 }
@@ -93,22 +90,24 @@ func (x *execution) constraints(ctx context.Context, when string) error {
 }
 
 // removeKnot deletes what is doomed in the tables of a knot.
-func (x *execution) removeKnot(ctx context.Context, knot []int, d *doomed) error {
+func (x *execution) removeKnot(ctx context.Context, knot []int, rows []tuple, d *doomed) error {
 	j := x.j
+	left := map[int][]tuple{}
+	for _, i := range knot {
+		if left[i] = slices.Concat(rows, d.extra); i >= 0 {
+			left[i] = d.keys[i]
+		}
+	}
 	inner := j.family.within(knot)
 	if len(inner) == 0 || j.db.Engine == Postgres && !slices.ContainsFunc(inner, func(l link) bool { return !l.fk.Deferrable }) {
 		for _, i := range knot {
-			if err := x.remove(ctx, i, d.keys[i]); err != nil {
+			if err := x.remove(ctx, i, left[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	// What nothing references goes first, over and over, until all is gone or the rest is a circle.
-	left := map[int][]tuple{}
-	for _, i := range knot {
-		left[i] = d.keys[i]
-	}
 	for {
 		progress := false
 		for _, i := range knot {
@@ -123,16 +122,31 @@ func (x *execution) removeKnot(ctx context.Context, knot []int, d *doomed) error
 				left[i], progress = without(left[i], free), true
 			}
 		}
+		if progress {
+			continue
+		}
+		// A circle. In one statement the database may let the rows of a table go; if none does, it names a constraint.
+		var refused error
+		for _, i := range slices.Backward(knot) {
+			if len(left[i]) == 0 {
+				continue
+			}
+			err := x.savepoint(ctx, func() error { return x.remove(ctx, i, left[i]) })
+			if err == nil {
+				left[i], progress = nil, true
+				break
+			}
+			if !isolated(err) {
+				return err
+			}
+			if refused == nil {
+				refused = err
+			}
+		}
 		if !progress {
-			break
+			return refused // nil: all is gone
 		}
 	}
-	for _, i := range knot { // in one statement the database may let them go; if not, it names the constraint
-		if err := x.remove(ctx, i, left[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // unreferenced are those of the rows that no other row references, by these foreign keys.
@@ -175,10 +189,13 @@ func (x *execution) unreferenced(ctx context.Context, place int, inner []link, k
 	return out, nil
 }
 
-// remove deletes rows of a step by their keys. They are locked and were judged, so no condition is repeated.
+// remove deletes rows by their keys. Those of a step are locked and were judged, so no condition is repeated.
 func (x *execution) remove(ctx context.Context, place int, keys []tuple) error {
 	j := x.j
 	s := j.node(place)
+	if place == governed {
+		return x.removeRows(ctx, keys)
+	}
 	if !s.explicit {
 		return nil // the database takes them along
 	}
@@ -206,25 +223,7 @@ func (x *execution) remove(ctx context.Context, place int, keys []tuple) error {
 	return nil
 }
 
-// removeOwn deletes the rows of the governed table, those that others of them reference last.
-func (x *execution) removeOwn(ctx context.Context, keys []tuple) error {
-	inner := x.j.family.within([]int{governed})
-	for len(inner) > 0 && !(x.j.db.Engine == Postgres && !slices.ContainsFunc(inner, func(l link) bool { return !l.fk.Deferrable })) {
-		free, err := x.unreferenced(ctx, governed, inner, keys)
-		if err != nil {
-			return err
-		}
-		if len(free) == 0 || len(free) == len(keys) {
-			break
-		}
-		if err := x.removeRows(ctx, free); err != nil {
-			return err
-		}
-		keys = without(keys, free)
-	}
-	return x.removeRows(ctx, keys)
-}
-
+// removeRows deletes rows of the governed table, with the conditions repeated.
 func (x *execution) removeRows(ctx context.Context, keys []tuple) error {
 	for chunk := range slices.Chunk(keys, x.j.d.maxKeys()) {
 		gone, err := x.deleteKeys(ctx, chunk)
@@ -349,6 +348,9 @@ func (x *execution) preview(ctx context.Context, c *Count, cond func(*query)) er
 	}
 	for _, knot := range j.family.knots {
 		for _, i := range knot {
+			if i == governed {
+				continue
+			}
 			label := j.family.steps[i].t.Label
 			c.Along = append(c.Along, Along{label, sum[label]})
 		}
