@@ -179,7 +179,8 @@ func (t *txn) settleHold(ctx context.Context, h SealedHold) error {
 	if err := t.queryRow(ctx, `SELECT count(*) FROM @hold_copy WHERE hold = $1 AND state IN ('placing', 'releasing')`, h.ID).Scan(&pending); err != nil {
 		return err
 	}
-	state, action, actor, reason := h.State, "", h.AskedBy, h.Reason
+	var state hold.State
+	action, actor, reason := "", h.AskedBy, h.Reason
 	switch {
 	case h.State == hold.Placing && pending == 0:
 		state, action = hold.InForce, ActionHoldPlaced

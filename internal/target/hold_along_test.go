@@ -48,15 +48,23 @@ func (l *lab) family() {
 	l.exec("CREATE TABLE loan (id bigint NOT NULL PRIMARY KEY, patron_id bigint NOT NULL, person varchar(20), FOREIGN KEY (patron_id) REFERENCES patron (id) ON DELETE CASCADE)")
 	l.exec("CREATE TABLE fine (id bigint NOT NULL PRIMARY KEY, loan_id bigint NOT NULL, person bigint, FOREIGN KEY (loan_id) REFERENCES loan (id) ON DELETE CASCADE)")
 	l.exec("CREATE TABLE letter (id bigint NOT NULL PRIMARY KEY, fine_id bigint, person bigint, FOREIGN KEY (fine_id) REFERENCES fine (id) ON DELETE SET NULL)")
+	l.fillFamily()
+}
+
+func (l *lab) fillFamily() {
+	rows := map[string][]string{}
 	for i := 1; i <= 20; i++ {
 		up := "NULL"
 		if i > 10 {
 			up = fmt.Sprint(i - 1) // 10 <- 11 <- 12 … <- 20
 		}
-		l.exec(fmt.Sprintf("INSERT INTO patron VALUES (%d, %s, %s, 'p%d')", i, l.lit(asOf.Add(-time.Duration(40-i)*time.Hour)), up, i))
-		l.exec(fmt.Sprintf("INSERT INTO loan VALUES (%d, %d, 'l%d')", i, i, i))
-		l.exec(fmt.Sprintf("INSERT INTO fine VALUES (%d, %d, %d)", i, i, 100+i))
-		l.exec(fmt.Sprintf("INSERT INTO letter VALUES (%d, %d, %d)", i, i, 200+i))
+		rows["patron"] = append(rows["patron"], fmt.Sprintf("(%d, %s, %s, 'p%d')", i, l.lit(asOf.Add(-time.Duration(40-i)*time.Hour)), up, i))
+		rows["loan"] = append(rows["loan"], fmt.Sprintf("(%d, %d, 'l%d')", i, i, i))
+		rows["fine"] = append(rows["fine"], fmt.Sprintf("(%d, %d, %d)", i, i, 100+i))
+		rows["letter"] = append(rows["letter"], fmt.Sprintf("(%d, %d, %d)", i, i, 200+i))
+	}
+	for _, table := range []string{"patron", "loan", "fine", "letter"} {
+		l.exec("INSERT INTO " + table + " VALUES " + strings.Join(rows[table], ", "))
 	}
 }
 
@@ -92,11 +100,7 @@ func TestHoldsKeepWhatTheyHangOn(t *testing.T) {
 					l.exec("DELETE FROM " + table)
 				}
 				l.exec("DELETE FROM patron")
-				l.exec("DROP TABLE letter")
-				l.exec("DROP TABLE fine")
-				l.exec("DROP TABLE loan")
-				l.exec("DROP TABLE patron")
-				l.family()
+				l.fillFamily()
 				p := l.policy("patron", subjects)
 				p.Name = c.name
 				j := l.job(p)
