@@ -74,7 +74,7 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 			}
 		}
 		add("of them NULL", plan.Nulls, "no trigger, which the policy calls due")
-		add("guarded", plan.Guarded, "of the due rows: kept by unless")
+		add("guarded", plan.Guarded, "of the due rows: kept by a guard")
 		add("on hold", plan.Held, "of the due rows: held")
 		add("blocked", plan.Blocked, "of the due rows: referenced by rows that would not go along")
 		note := "rows of other tables that would go along"
