@@ -74,7 +74,7 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 			}
 		}
 		add("of them NULL", plan.Nulls, "no trigger, which the policy calls due")
-		guard := "of the due rows: kept by unless"
+		guard := "of the due rows: kept by a guard"
 		if plan.Stage != "" {
 			guard += ", or waiting for an earlier stage or for notice"
 		}
