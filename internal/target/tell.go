@@ -110,9 +110,7 @@ func (j *Job) round(ctx context.Context, asOf time.Time, w Work, o RoundOptions)
 	}
 	r := &Round{Rows: t.rows, Wait: t.wait}
 	if len(t.rows) > 0 || t.wait > 0 {
-		// The receipt kept other executions of the batch out of this transaction, and is written when there is something to say.
-		q := newQuery(j.d).add("DELETE FROM ", j.d.own("receipt"), " WHERE batch_key = ").arg(w.Key)
-		if _, err := tx.ExecContext(ctx, q.String(), q.args...); err != nil {
+		if err := x.unclaim(ctx, w); err != nil {
 			return nil, err
 		}
 	} else {
@@ -129,6 +127,14 @@ func (j *Job) round(ctx context.Context, asOf time.Time, w Work, o RoundOptions)
 	}
 	hook("round_committed")
 	return r, nil
+}
+
+// unclaim takes the receipt back, in the transaction that wrote it: it kept other executions of the batch out until now, and comes
+// again when there is something to say.
+func (x *execution) unclaim(ctx context.Context, w Work) error {
+	q := newQuery(x.j.d).add("DELETE FROM ", x.j.d.own("receipt"), " WHERE completed_at IS NULL AND batch_key = ").arg(w.Key)
+	_, err := x.c.ExecContext(ctx, q.String(), q.args...)
+	return err
 }
 
 // telling is a round in its transaction.
