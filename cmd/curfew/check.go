@@ -57,6 +57,8 @@ func (p *printer) findings(findings []api.Finding) {
 	for i, f := range findings {
 		t := f.Policy
 		switch {
+		case f.Code == api.CodeStrayVariable:
+			t = "environment"
 		case t == "" && f.Database == "":
 			t = "ledger"
 		case t == "":

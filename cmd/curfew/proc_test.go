@@ -39,6 +39,9 @@ const (
 	// speedVar is how much faster the ledger's clock runs than ours.
 	speedVar = "CURFEW_TEST_SPEED"
 
+	// stopWithinVar is how long a service may take to stop.
+	stopWithinVar = "CURFEW_TEST_STOP_WITHIN"
+
 	marker = "curfew-test: at "
 )
 
@@ -59,6 +62,9 @@ func installHooks() {
 		// The zero of fast time is the same for all processes, and not long ago.
 		zero := time.Now().Truncate(24 * time.Hour)
 		ledgerClock = func() time.Time { return zero.Add(time.Since(zero) * time.Duration(n)) }
+	}
+	if d, err := time.ParseDuration(os.Getenv(stopWithinVar)); err == nil {
+		stopWithin = d
 	}
 	at, trace := os.Getenv(atVar), os.Getenv(traceVar)
 	if at == "" && trace == "" {

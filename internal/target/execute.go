@@ -59,6 +59,15 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 			res.Took = time.Since(start)
 			return res, nil
 		}
+		if errors.Is(err, errFull) && ctx.Err() == nil {
+			hook("full")
+			select {
+			case <-ctx.Done():
+			case <-time.After(untilSeat()):
+			}
+			attempt, start = 0, time.Now() // a batch is not slow for having waited
+			continue
+		}
 		switch class := classify(err); {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -103,10 +112,11 @@ type execution struct {
 }
 
 func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, error) {
-	tx, err := j.db.SQL.BeginTx(ctx, nil)
+	tx, leave, err := j.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	defer tx.Rollback()
 	x := &execution{j: j, c: tx, asOf: asOf}
 	hook("begun")
@@ -140,6 +150,7 @@ func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, err
 	if err := tx.Commit(); err != nil {
 		return nil, err
 	}
+	leave()
 	hook("committed")
 	return res, nil
 }
