@@ -24,6 +24,10 @@ func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, err
 		return nil, err
 	}
 	led, findings := c.checkLedger(ctx)
+	for _, v := range c.stray {
+		message, hint := strayInWords(v)
+		findings = append(findings, api.Finding{Level: api.LevelWarn, Code: api.CodeStrayVariable, Message: message, Hint: hint})
+	}
 	dbs := map[string]*target.DB{}
 	for _, name := range c.DatabaseNames() {
 		of := slices.DeleteFunc(slices.Clone(policies), func(p *policy.Policy) bool { return p.Database != name })
@@ -61,6 +65,18 @@ func (c *Curfew) checkLedger(ctx context.Context) (*ledger.Ledger, []api.Finding
 	if _, sqlite := c.ledgerFile(); !sqlite {
 		if _, err := c.keys(); err != nil {
 			findings = append(findings, findingOf(err, "key"))
+		}
+		missing, err := l.MissingRights(ctx)
+		if err != nil {
+			findings = append(findings, findingOf(ledgerError(err), "ledger_rights"))
+		}
+		for _, m := range missing {
+			level := api.LevelRefuse
+			if m.Queue() {
+				level = api.LevelWarn // curfew run needs no queue
+			}
+			findings = append(findings, api.Finding{Level: level, Code: "ledger_rights", Message: "our role lacks " + m.String(),
+				Hint: "curfew migrate prints the GRANTs that it needs"})
 		}
 	}
 	return l, findings

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"curfew.dev/curfew/internal/dispatch"
@@ -18,9 +19,6 @@ import (
 	"curfew.dev/curfew/internal/worker"
 	"curfew.dev/curfew/policy"
 )
-
-// StopWithin is how long a service that was told to stop waits for the batches in hand.
-const StopWithin = 30 * time.Second
 
 // engine is the service under one text of the policy file: it turns schedules into runs, drains them through the queue, and
 // executes batches. Everything that it must not forget is in the ledger; any other engine on the same ledger goes on from there.
@@ -36,6 +34,7 @@ type engine struct {
 	loops   *loops
 	done    *settled
 	kick    chan struct{} // something happened that the supervisor should look at now
+	begun   *atomic.Bool  // the service has begun to work, with this text of the file or one before
 
 	mu        sync.Mutex
 	drains    map[string]context.CancelFunc // runs that this process drains
@@ -77,48 +76,45 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 }
 
 // run works until ctx is done, then lets the batches in hand end.
-func (e *engine) run(ctx context.Context, workersOnly bool, more func(ctx context.Context)) error {
+func (e *engine) run(ctx context.Context, end *ending, workersOnly bool, more func(ctx context.Context)) error {
 	loopCtx, stopLoops := context.WithCancel(ctx)
 	defer stopLoops()
-	if err := e.queue.Start(context.WithoutCancel(ctx)); errors.Is(err, riverq.ErrNotMigrated) {
+	switch err := e.queue.Start(ctx); {
+	case err != nil && ctx.Err() != nil: // it was told to stop before it began
+	case errors.Is(err, riverq.ErrNotMigrated):
 		return &Error{Kind: KindRefused, Err: err, Hint: "curfew migrate brings the ledger up to date"}
-	} else if err != nil {
+	case err != nil:
 		return ledgerError(err)
-	}
-	e.loops.Go(loopCtx, "queue", e.watchQueue)
-	if !workersOnly {
-		e.loops.Go(loopCtx, "schedules", e.tick)
-		e.loops.Go(loopCtx, "runs", e.supervise)
-		e.loops.Go(loopCtx, "holds", e.watchHolds)
-	}
-	if more != nil {
-		more(loopCtx)
+	default:
+		e.loops.Go(loopCtx, "queue", e.watchQueue)
+		if !workersOnly {
+			e.loops.Go(loopCtx, "schedules", e.tick)
+			e.loops.Go(loopCtx, "runs", e.supervise)
+			e.loops.Go(loopCtx, "holds", e.watchHolds)
+		}
+		if more != nil {
+			more(loopCtx)
+		}
+		e.begun.Store(true)
 	}
 	<-ctx.Done()
 	stopLoops()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopWithin)
+	var stopped error
+	abort, late, cancel := end.from()
 	defer cancel()
 	// A ledger that does not answer must not keep us: what it did not hear, another process finds out.
-	if !within(stop, func() { e.loops.wait(); e.drain.Wait() }) {
-		e.c.log.WarnContext(ctx, "stopped_late", "after", StopWithin.String())
+	if !within(late, func() {
+		e.loops.wait()
+		e.drain.Wait()
+		if err := e.queue.Stop(abort); err != nil {
+			e.c.log.WarnContext(ctx, "queue_stopped_late", "err", err)
+		}
+		stopped = e.qdb.Close()
+	}) {
+		e.c.log.WarnContext(ctx, "stopped_late", "after", end.within.String())
 		return nil
 	}
-	if err := e.queue.Stop(stop); err != nil {
-		e.c.log.WarnContext(ctx, "queue_stopped_late", "err", err)
-	}
-	return e.qdb.Close()
-}
-
-// within waits for fn, and reports whether it came to its end before ctx did.
-func within(ctx context.Context, fn func()) bool {
-	done := make(chan struct{})
-	go func() { defer close(done); fn() }()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return stopped
 }
 
 // watchQueue makes the service not ready when the queue fetches no more.

@@ -1,32 +1,43 @@
 package curfew
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/dbtest"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/policy"
 )
 
-// A role with what docs/daemon.md grants it keeps a schedule from beginning to end.
-func TestDocumentedGrants(t *testing.T) {
+// documentedGrants are those of docs/daemon.md, for the role curfew_app.
+func documentedGrants(t *testing.T) string {
+	t.Helper()
 	doc, err := os.ReadFile("docs/daemon.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(doc), "```\nGRANT USAGE ON SCHEMA curfew TO curfew_app;")
+	const first = "GRANT USAGE ON SCHEMA curfew TO curfew_app;"
+	_, rest, found := strings.Cut(string(doc), "```\n"+first)
 	grants, _, ended := strings.Cut(rest, "```")
 	if !found || !ended {
 		t.Fatal("docs/daemon.md has no list of grants")
 	}
-	grants = "GRANT USAGE ON SCHEMA curfew TO curfew_app;" + grants
+	return first + grants
+}
 
+// A role with what docs/daemon.md grants it keeps a schedule from beginning to end; curfew migrate prints the same.
+func TestDocumentedGrants(t *testing.T) {
+	grants := documentedGrants(t)
 	admin := dbtest.Postgres(t)
 	asRole, role := dbtest.PostgresRole(t, admin)
 	dir := t.TempDir()
@@ -52,8 +63,13 @@ func TestDocumentedGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer owner.Close()
-	if _, err := owner.Migrate(t.Context()); err != nil {
+	m, err := owner.Migrate(t.Context())
+	if err != nil {
 		t.Fatal(err)
+	}
+	printed := strings.ReplaceAll(strings.Join(m.Grants, "; ")+";", "CURFEW_ROLE", "curfew_app")
+	if documented := strings.Join(strings.Fields(grants), " "); printed != documented {
+		t.Errorf("curfew migrate prints\n%s\nand docs/daemon.md has\n%s", printed, documented)
 	}
 	if _, err := owner.Install(t.Context(), "app", false); err != nil {
 		t.Fatal(err)
@@ -95,5 +111,96 @@ func TestDocumentedGrants(t *testing.T) {
 	close(stop)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A right that is missing is named: by readiness while the service runs, by check, and by the service that cannot begin without it.
+func TestMissingRight(t *testing.T) {
+	admin := dbtest.Postgres(t)
+	asRole, role := dbtest.PostgresRole(t, admin)
+	open := func(url string) Options {
+		t.Helper()
+		file, err := policy.Parse([]byte("version: 1\nledger: \""+url+"\"\nkey: 7f2c9b4e1a6d8035f0c2e4b6a8d0917365c4e2f0b1a39d8c7e6f5a4b3c2d1e0f\ndatabases: {}\npolicies: {}\n"), policy.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Options{Config: file, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Actor: "test"}
+	}
+	owner, err := Open(t.Context(), open(admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	m, err := owner.Migrate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := dbtest.Open(t, admin)
+	exec := func(stmt string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), stmt); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+	for _, g := range m.Grants {
+		exec(strings.ReplaceAll(g, "CURFEW_ROLE", role))
+	}
+
+	stop, done, addr := make(chan struct{}), make(chan error, 1), make(chan string, 1)
+	go func() {
+		done <- Serve(context.WithoutCancel(t.Context()), open(asRole), ServeOptions{Listen: "127.0.0.1:0", Stop: stop, Listening: func(a string) { addr <- a }})
+	}()
+	url := "http://" + <-addr + "/readyz"
+	until := func(want ...string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			res, err := http.Get(url)
+			if err != nil {
+				t.Fatal(err, <-done)
+			}
+			var body struct{ Failed []string }
+			if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if slices.Equal(body.Failed, want) {
+				if ok := len(want) == 0; ok != (res.StatusCode == http.StatusOK) {
+					t.Errorf("%v failed, and the answer is %s", body.Failed, res.Status)
+				}
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%v failed, want %v", body.Failed, want)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	}
+	until()
+	exec("REVOKE INSERT ON curfew.queue_client FROM " + role)
+	until("queue_rights")
+	exec("REVOKE INSERT ON curfew.call FROM " + role)
+	until("ledger_rights", "queue_rights")
+	exec("GRANT INSERT ON curfew.queue_client, curfew.call TO " + role)
+	until()
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	exec("REVOKE INSERT ON curfew.queue_client FROM " + role)
+	worker, err := Open(t.Context(), open(asRole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	findings, err := worker.Check(t.Context())
+	if err != nil || !slices.ContainsFunc(findings, func(f api.Finding) bool {
+		return f.Code == "ledger_rights" && f.Level == api.LevelWarn && f.Message == "our role lacks INSERT on curfew.queue_client"
+	}) {
+		t.Errorf("check does not say so: %+v, %v", findings, err)
+	}
+	err = Serve(t.Context(), open(asRole), ServeOptions{Listen: "127.0.0.1:0"})
+	if err == nil || !strings.Contains(err.Error(), "queue_client") || HintOf(err) != "our role lacks a right in the ledger; curfew migrate prints the GRANTs that it needs" {
+		t.Errorf("without the right it ends with %v (%s)", err, HintOf(err))
 	}
 }

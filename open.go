@@ -38,6 +38,7 @@ type Curfew struct {
 	log   *slog.Logger
 	actor string
 	clock func() time.Time // nil: the machine's
+	stray []policy.StrayVariable
 
 	lent *ledger.Ledger // somebody else's, who closes it
 
@@ -65,7 +66,7 @@ func Open(_ context.Context, opts Options) (*Curfew, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.file = file
+		c.file, c.stray = file, file.StrayEnv(os.Environ(), "")
 	}
 	return c, nil
 }
@@ -370,6 +371,8 @@ func ledgerError(err error) error {
 		return wrap(KindRefused, "curfew migrate brings the ledger up to date")
 	case errors.As(err, &newer):
 		return wrap(KindRefused, "use the curfew that migrated it, or a newer one")
+	case ledger.Denied(err):
+		return wrap(KindUnreachable, "our role lacks a right in the ledger; curfew migrate prints the GRANTs that it needs")
 	default:
 		err = oneLine(err)
 		return wrap(KindUnreachable, "is the ledger's database up? its URL is ledger: in the policy file")

@@ -9,8 +9,8 @@ import (
 )
 
 // Pause keeps a policy from being started by its schedule or a call over HTTP until it is resumed: its occurrences are
-// skipped, calls refused. A run that is under way goes on. Pausing what is paused changes nothing: the first reason stays.
-// It is not a legal hold: Run still runs the policy.
+// skipped, calls refused. A run that is under way goes on. Where it is paused already, another reason takes the place of the
+// one before. It is not a legal hold: Run still runs the policy.
 func (c *Curfew) Pause(ctx context.Context, policy, reason string) (api.Pause, error) {
 	p, err := c.policy(policy)
 	if err != nil {

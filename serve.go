@@ -1,6 +1,7 @@
 package curfew
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,10 @@ type ServeOptions struct {
 	Listen      string // address of the HTTP interface; default DefaultListen. Workers alone have none
 	WorkersOnly bool   // execute batches; leave schedules, runs and HTTP to other processes
 
-	// Stop, when it is closed, ends the service: batches in hand are finished within StopWithin, everything else is left
-	// where the ledger has it. That is no failure. Cancelling the context ends it at once.
-	Stop <-chan struct{}
+	// Stop, when it is closed, ends the service within StopWithin: batches in hand are finished, everything else is left
+	// where the ledger has it. That is no failure. Cancelling the context aborts the batches, too.
+	Stop       <-chan struct{}
+	StopWithin time.Duration // default the constant of that name
 	// Reload makes the service read the policy file again, for each value received. A file that cannot be read is logged, and
 	// the one before stays in force.
 	Reload <-chan struct{}
@@ -36,24 +38,26 @@ const DefaultListen = "127.0.0.1:8421"
 
 // Serve opens the policy file and keeps its schedules until it is told to stop. Any number of processes may serve one ledger.
 func Serve(ctx context.Context, opts Options, so ServeOptions) error {
-	s := &service{so: so, metrics: web.NewMetrics()}
-	c, err := Open(ctx, opts)
+	end, over := newEnding(ctx, so.Stop, cmp.Or(so.StopWithin, StopWithin))
+	defer over()
+	s := &service{so: so, end: end, metrics: web.NewMetrics()}
+	c, err := Open(end.told, opts)
 	if err != nil {
 		return err
 	}
-	if s.l, err = ledger.Open(ctx, c.ledgerOptions()); err != nil {
-		return errors.Join(ledgerError(err), c.Close())
+	if s.l, err = ledger.Open(end.told, c.ledgerOptions()); err != nil {
+		return end.soft(ledgerError(err))
 	}
-	defer s.l.Close()
-	e, err := s.open(ctx, c)
+	defer func() { _ = end.wait(s.l.Close) }()
+	e, err := s.open(end.told, c)
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return end.soft(errors.Join(err, end.wait(c.Close)))
 	}
 	s.current.Store(e)
 	s.stop = func() {}
 	if !so.WorkersOnly {
 		if s.stop, err = s.listen(ctx, e); err != nil {
-			return errors.Join(err, c.Close())
+			return errors.Join(err, end.wait(c.Close))
 		}
 	} else if so.Listening != nil {
 		so.Listening("")
@@ -73,8 +77,10 @@ type service struct {
 	l       *ledger.Ledger
 	stop    func() // answers no more requests
 	so      ServeOptions
+	end     *ending
 	metrics *web.Metrics
 	current atomic.Pointer[engine]
+	begun   atomic.Bool
 }
 
 func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
@@ -83,8 +89,15 @@ func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
 		return nil, err
 	}
 	e, err := newEngine(ctx, c, s.metrics)
-	if err != nil || s.so.WorkersOnly {
-		return e, err
+	if err != nil {
+		return nil, err
+	}
+	if e.begun = &s.begun; s.so.WorkersOnly {
+		return e, nil
+	}
+	for _, v := range c.stray {
+		message, hint := strayInWords(v)
+		c.log.WarnContext(ctx, "variable_without_effect", "variable", v.Name, "err", message, "hint", hint)
 	}
 	for _, p := range c.file.Policies { // a text that changed is told, whenever it runs next
 		id, body := p.Revision()
@@ -104,11 +117,11 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 	if err != nil {
 		return nil, err
 	}
-	run, stop := context.WithCancel(ctx)
+	run, stop := context.WithCancel(s.end.told)
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		done <- e.run(run, s.so.WorkersOnly, func(ctx context.Context) {
+		done <- e.run(run, s.end, s.so.WorkersOnly, func(ctx context.Context) {
 			if !s.so.WorkersOnly {
 				e.loops.Go(ctx, "lag", e.watchLag)
 				e.loops.Go(ctx, "alerts", watchAlerts(alerts))
@@ -119,19 +132,18 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 		var next *engine
 		select {
 		case err := <-done: // it could not begin, or ctx is done
-			return nil, errors.Join(err, e.c.Close())
-		case <-s.so.Stop:
-			e.c.log.InfoContext(ctx, "stopping", "within", StopWithin.String())
-			s.stop()
+			return nil, errors.Join(err, s.end.wait(e.c.Close))
+		case <-s.end.told.Done():
+			e.c.log.InfoContext(ctx, "stopping", "within", s.end.within.String())
+			go s.stop() // answers while the batches in hand come to their end
 		case <-s.so.Reload:
-			if next = s.reload(ctx, opts, e); next == nil {
+			if next = s.reload(s.end.told, opts, e); next == nil {
 				continue
 			}
 			s.current.Store(next)
 		}
 		stop()
-		err := errors.Join(<-done, e.c.Close())
-		return next, err
+		return next, errors.Join(s.end.wait(func() error { return <-done }), s.end.wait(e.c.Close))
 	}
 }
 
@@ -181,7 +193,7 @@ func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error
 		s.so.Listening(ln.Addr().String())
 	}
 	return sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		ctx, cancel := context.WithTimeout(s.end.late, 5*time.Second)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			server.Close()

@@ -126,7 +126,11 @@ func (c *Curfew) Migrate(ctx context.Context) (api.Migration, error) {
 	if err := c.migrateQueue(ctx); err != nil {
 		return api.Migration{}, err
 	}
-	return api.Migration{Ledger: withoutSecrets(c.local(c.file.Ledger)), Applied: applied}, nil
+	grants := []string{}
+	if _, file := c.ledgerFile(); !file {
+		grants = ledger.Grants("CURFEW_ROLE")
+	}
+	return api.Migration{Ledger: withoutSecrets(c.local(c.file.Ledger)), Applied: applied, Grants: grants}, nil
 }
 
 // migrateQueue brings the queue's tables, which are in the ledger's database, to this program's version.

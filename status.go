@@ -291,7 +291,7 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 	if limit := p.Limits.RetentionLag; limit > 0 && s.LagSeconds != nil && p.Mode == policy.Enforce {
 		if lag := time.Duration(*s.LagSeconds) * time.Second; lag > limit {
 			add("curfew explain and curfew show say what keeps old rows; a run that is too slow may need more rows a batch, or a higher pace",
-				"its oldest due row is %s late, the limit is %s", span(lag.Round(time.Minute)), span(limit))
+				"its oldest due row is %s late, the limit is %s", length(lag), length(limit))
 		}
 	}
 	for _, h := range k.holds {

@@ -126,7 +126,7 @@ func TestStatus(t *testing.T) {
 		{"waits", "circulation", known{schedules: kept("2026-07-10T08:00:00Z"), open: open(ledger.Run{ID: "ab", State: ledger.AwaitingApproval, Detail: "it would remove 9 rows, and max_rows is 8"})},
 			"run ab waits for approval: it would remove 9 rows, and max_rows is 8", "curfew show ab has the plan; curfew approve ab lets it go on, curfew cancel ab ends it", 0, "2026-07-11T00:00:00Z"},
 		{"lag within its limit", "circulation", known{schedules: lag("2026-07-09T08:00:00Z")}, "", "", 0, "2026-07-11T00:00:00Z"},
-		{"lag", "circulation", known{schedules: lag("2026-07-09T05:59:00Z")}, "its oldest due row is 26h1m late, the limit is 26h",
+		{"lag", "circulation", known{schedules: lag("2026-07-09T05:59:00Z")}, "its oldest due row is 26h 1m late, the limit is 26h",
 			"curfew explain and curfew show say what keeps old rows; a run that is too slow may need more rows a batch, or a higher pace", 0, "2026-07-11T00:00:00Z"},
 		{"paused", "circulation", known{schedules: kept("2026-07-10T08:00:00Z"), health: fares(ledger.StageHealth{Skips: 5}), pauses: paused("2026-07-05T08:00:00Z")}, "", "", 0, "2026-07-11T00:00:00Z"},
 		{"forgotten", "circulation", known{schedules: kept("2026-07-10T08:00:00Z"), health: fares(ledger.StageHealth{Skips: 9}), pauses: paused("2026-07-03T08:00:00Z")},

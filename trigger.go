@@ -183,8 +183,29 @@ func (f front) Ready(ctx context.Context) []web.Check {
 	defer cancel()
 	_, err := e.l.Now(ctx)
 	checks := []web.Check{{Name: "ledger", Err: err}}
+	if err == nil {
+		checks = append(checks, e.rights(ctx)...)
+	}
+	if !e.begun.Load() {
+		return append(checks, web.Check{Name: "queue", Err: errors.New("it has not begun")})
+	}
 	for name, err := range e.loops.checks(time.Now()) {
 		checks = append(checks, web.Check{Name: name, Err: err})
+	}
+	return checks
+}
+
+// rights are the checks of what our role may do in the ledger: what it may not is else only seen when it is needed, which may be
+// at night.
+func (e *engine) rights(ctx context.Context) []web.Check {
+	missing, err := e.l.MissingRights(ctx)
+	checks := []web.Check{{Name: "ledger_rights", Err: err}, {Name: "queue_rights", Err: err}}
+	for _, m := range missing {
+		of := &checks[0]
+		if m.Queue() {
+			of = &checks[1]
+		}
+		of.Err = errors.Join(of.Err, errors.New("our role lacks "+m.String()))
 	}
 	return checks
 }

@@ -215,3 +215,35 @@ func span(d time.Duration) string {
 	}
 	return s
 }
+
+// strayInWords says of a variable that overrides no cron why, and what may have been meant.
+func strayInWords(v policy.StrayVariable) (message, hint string) {
+	message = "the environment variable " + v.Name + " has no effect: there is no such policy"
+	if v.Task {
+		message = "the environment variable " + v.Name + " has no effect: this version of curfew has no tasks"
+	}
+	if v.Nearest == "" {
+		return message, "unset it"
+	}
+	return message, "the nearest is " + v.Nearest + ", for policy " + v.Policy
+}
+
+// length writes a length of time as people say it, in two units at most: 10s, 26h 5m, 3d 4h. What is left over counts as one more, so
+// that what is beyond a limit never reads as the limit itself.
+func length(d time.Duration) string {
+	for _, u := range []struct {
+		from, large, small time.Duration
+		names              [2]string
+	}{{48 * time.Hour, 24 * time.Hour, time.Hour, [2]string{"d", "h"}}, {time.Hour, time.Hour, time.Minute, [2]string{"h", "m"}}, {time.Minute, time.Minute, time.Second, [2]string{"m", "s"}}} {
+		if d < u.from {
+			continue
+		}
+		up := (d + u.small - 1).Truncate(u.small)
+		words := fmt.Sprintf("%d%s", up/u.large, u.names[0])
+		if rest := up % u.large / u.small; rest > 0 {
+			words += fmt.Sprintf(" %d%s", rest, u.names[1])
+		}
+		return words
+	}
+	return fmt.Sprintf("%ds", (d+time.Second-1)/time.Second)
+}

@@ -88,3 +88,14 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+func TestLength(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 10 * time.Second: "10s", time.Minute: "1m", 90 * time.Second: "1m 30s", time.Hour: "1h", 26 * time.Hour: "26h", 26*time.Hour + time.Second: "26h 1m",
+		48 * time.Hour: "2d", 76*time.Hour - time.Minute: "3d 4h", 365 * 24 * time.Hour: "365d",
+	} {
+		if got := length(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}

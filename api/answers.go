@@ -13,7 +13,7 @@ const (
 
 // Finding is one thing that check found out about a policy, its database or the ledger.
 type Finding struct {
-	Policy    string `json:"policy"`   // "" when it is about the database or the ledger
+	Policy    string `json:"policy"`   // "" when it is about the database, the ledger or the environment
 	Database  string `json:"database"` // the database's name in the file; "" for the ledger and the mail server
 	Level     string `json:"level"`
 	Code      string `json:"code"` // a stable word for programs
@@ -21,6 +21,9 @@ type Finding struct {
 	Hint      string `json:"hint"`
 	Statement string `json:"statement"` // SQL that would settle it; "" when there is none
 }
+
+// CodeStrayVariable is the code of a finding about the environment.
+const CodeStrayVariable = "stray_variable"
 
 // PolicyPlan says what a run of a policy stage would do if it started now.
 type PolicyPlan struct {
@@ -123,6 +126,7 @@ type Installation struct {
 type Migration struct {
 	Ledger  string   `json:"ledger"`  // without secrets
 	Applied []string `json:"applied"` // names of the migrations; none when there was nothing to do
+	Grants  []string `json:"grants"`  // the least a role needs there that does not own it; none in a file
 }
 
 // Proposal is what init found in a database.

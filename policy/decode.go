@@ -103,6 +103,13 @@ func (r *reader) value(p pair, field string, into reflect.Value) {
 		*v = r.boolean(p.value, field)
 	case *[]*rawStage:
 		*v = listOf[rawStage](r, p, field)
+	case **rawSchedule:
+		if p.value.kind == scalarNode { // other programs take a cron here
+			r.fail(p.value, field, quoted(p.value.text)+" is a single value, and a schedule is a mapping", scheduleOf(p.value.text))
+			return
+		}
+		*v = new(rawSchedule)
+		r.section(p, field, reflect.ValueOf(*v).Elem())
 	case *map[string]*rawDatabase:
 		*v = sections[rawDatabase](r, p, field)
 	case *map[string]*rawPolicy:
@@ -111,6 +118,14 @@ func (r *reader) value(p pair, field string, into reflect.Value) {
 		into.Set(reflect.New(into.Type().Elem()))
 		r.section(p, field, into.Elem())
 	}
+}
+
+// scheduleOf says how to write what somebody wrote for a schedule.
+func scheduleOf(cron string) string {
+	if checkCron(cron) != nil {
+		return `write for example schedule: {cron: "0 2 * * *"}`
+	}
+	return fmt.Sprintf("write schedule: {cron: %s}", strconv.Quote(cron))
 }
 
 // locate tells a raw struct where it stood.

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,6 +76,46 @@ func (f *File) ApplyEnv(lookup func(name string) (string, bool), prefix string) 
 		}
 	}
 	return nil
+}
+
+// A StrayVariable is an environment variable that is named as one for a cron, and
+// overrides none.
+type StrayVariable struct {
+	Name    string
+	Task    bool   // it would be a task's
+	Nearest string // the variable of the policy or stage whose name is nearest; "" in a file without policies
+	Policy  string // that policy
+}
+
+// StrayEnv returns the variables in environ (such as os.Environ) that would
+// override the cron of a policy or a task and belong to none of the file: nobody
+// else would say that they have no effect. prefix is as for [File.ApplyEnv].
+func (f *File) StrayEnv(environ []string, prefix string) []StrayVariable {
+	if prefix == "" {
+		prefix = EnvPrefix
+	}
+	names := make(map[string]string, len(f.Policies))
+	for _, n := range f.scheduledNames() {
+		names[n.env()] = n.policy
+	}
+	var stray []StrayVariable
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		full, _, _ := strings.Cut(entry, "=")
+		name, ours := strings.CutPrefix(full, prefix)
+		if !ours || names[name] != "" || !strings.HasSuffix(name, "_CRON") || !strings.HasPrefix(name, "POLICY_") && !strings.HasPrefix(name, "TASK_") {
+			continue
+		}
+		v := StrayVariable{Name: full, Task: strings.HasPrefix(name, "TASK_")}
+		least := 0
+		for _, known := range slices.Sorted(maps.Keys(names)) {
+			d := distance(strings.TrimPrefix(strings.TrimPrefix(name, "TASK_"), "POLICY_"), strings.TrimPrefix(known, "POLICY_"))
+			if v.Nearest == "" || d < least {
+				v.Nearest, v.Policy, least = prefix+known, names[known], d
+			}
+		}
+		stray = append(stray, v)
+	}
+	return stray
 }
 
 // with is a copy with another cron: the schedule itself may be shared with an

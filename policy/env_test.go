@@ -167,3 +167,24 @@ policies:
 		t.Errorf("one variable for two: %v", err)
 	}
 }
+
+func TestStrayEnv(t *testing.T) {
+	environ := []string{"CURFEW_POLICY_NIGHTLY_CRON=@daily", "CURFEW_POLICY_OLD_ISSUES_CRON=@daily", "CURFEW_POLICY_NIGTHLY_CRON=", "CURFEW_TASK_CALLED_IN_CRON=@daily",
+		"CURFEW_POLICY_DATABASE_URL=x", "CURFEW_KEY=x", "POLICY_X_CRON=x", "MY_CURFEW_POLICY_X_CRON=x", "CURFEW_POLICY_CRON=x", "PORTAL_POLICY_NIGHTLY_2_CRON=x"}
+	want := []policy.StrayVariable{
+		{Name: "CURFEW_POLICY_CRON", Nearest: "CURFEW_POLICY_CALLED_CRON", Policy: "called"},
+		{Name: "CURFEW_POLICY_NIGTHLY_CRON", Nearest: "CURFEW_POLICY_NIGHTLY_CRON", Policy: "nightly"},
+		{Name: "CURFEW_POLICY_OLD_ISSUES_CRON", Nearest: "CURFEW_POLICY_OLD_ISSUES_2_CRON", Policy: "old-issues_2"},
+		{Name: "CURFEW_TASK_CALLED_IN_CRON", Task: true, Nearest: "CURFEW_POLICY_CALLED_CRON", Policy: "called"},
+	}
+	if diff := cmp.Diff(want, scheduled(t).StrayEnv(environ, "")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want = []policy.StrayVariable{{Name: "PORTAL_POLICY_NIGHTLY_2_CRON", Nearest: "PORTAL_POLICY_NIGHTLY_CRON", Policy: "nightly"}}
+	if diff := cmp.Diff(want, scheduled(t).StrayEnv(environ, "PORTAL_")); diff != "" {
+		t.Errorf("another prefix (-want +got):\n%s", diff)
+	}
+	if got := new(policy.File).StrayEnv(environ[:1], ""); len(got) != 1 || got[0].Nearest != "" {
+		t.Errorf("a file without policies: %v", got)
+	}
+}

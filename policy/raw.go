@@ -72,7 +72,7 @@ type rawFile struct {
 type rawDatabase struct {
 	place      `yaml:"-"`
 	URL        secret      `yaml:"url" jsonschema_description:"postgres://…, mysql://… (MariaDB too) or sqlite:PATH. ${VAR} and ${file:PATH} are expanded."`
-	MaxWorkers integer     `yaml:"max_workers" jsonschema:"minimum=1,maximum=64,default=4" jsonschema_description:"The most workers that use this database at once."`
+	MaxWorkers integer     `yaml:"max_workers" jsonschema:"minimum=1,maximum=64,default=4" jsonschema_description:"The most batches at work in this database at once, those of all processes together; also the most connections of each process."`
 	Workers    *rawWorkers `yaml:"workers" jsonschema_description:"A worker pool beside the database (curfew worker --listen), for data that must not leave its region. Instead of url."`
 }
 

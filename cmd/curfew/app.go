@@ -218,8 +218,11 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(a.stderr, opts))
 }
 
-// ledgerClock replaces the machine's clock for SQLite; nil but in tests.
-var ledgerClock func() time.Time
+// Set in tests only.
+var (
+	ledgerClock func() time.Time // replaces the machine's clock for SQLite
+	stopWithin  time.Duration    // replaces the default of curfew serve
+)
 
 func (a *app) options() curfew.Options {
 	return curfew.Options{ConfigPath: a.config, Logger: a.logger(), Clock: ledgerClock}

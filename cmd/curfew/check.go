@@ -59,6 +59,8 @@ func (p *printer) findings(findings []api.Finding) {
 		switch {
 		case f.Code == "mail_server":
 			t = "mail"
+		case f.Code == api.CodeStrayVariable:
+			t = "environment"
 		case t == "" && f.Database == "":
 			t = "ledger"
 		case t == "":

@@ -47,6 +47,7 @@ type fire struct {
 	*site
 	args [][]string
 	mu   sync.Mutex
+	gate sync.Mutex // held while rows are put in, and while there is no server to put them into
 	live []*process
 	fed  int // rows put in
 	kept int // of those, renewed
@@ -107,7 +108,9 @@ func (f *fire) feed(ctx context.Context, db *sql.DB, policies int) {
 			stmts = append(stmts, fmt.Sprintf("UPDATE session SET at = pg_catalog.now() + interval '1000 days' WHERE id IN (SELECT id FROM session WHERE branch = 'b%d' AND at < pg_catalog.now() LIMIT 3)", n%policies))
 		}
 		for k, stmt := range stmts {
+			f.gate.Lock()
 			r, err := db.ExecContext(context.WithoutCancel(ctx), stmt)
+			f.gate.Unlock()
 			if err != nil {
 				if strings.Contains(err.Error(), "deadlock") || strings.Contains(err.Error(), "locked") {
 					if k == 0 {
@@ -223,6 +226,12 @@ func (f *fire) reckon(policies int) {
 	}
 	if n := f.count(f.led, "SELECT count(*) FROM (SELECT run FROM "+occ+" WHERE run <> '' GROUP BY run HAVING count(*) > 1) r"); n > 0 {
 		f.Errorf("%d runs stand for two occurrences", n)
+	}
+	if n := f.count(f.led, "SELECT count(*) FROM "+occ+" WHERE state = 'ok' AND run NOT IN (SELECT id FROM "+run+" WHERE state = 'succeeded')"); n > 0 {
+		f.Errorf("%d occurrences ended well without a run that did", n)
+	}
+	if n := f.count(f.led, "SELECT count(*) FROM "+run+" WHERE id NOT IN (SELECT run FROM "+occ+")"); n > 0 {
+		f.Errorf("%d runs stand for no occurrence", n)
 	}
 	if n := f.count(f.led, "SELECT count(*) FROM "+run+" r WHERE ended_at IS NOT NULL AND (planned <> (SELECT coalesce(sum(planned), 0) FROM "+batch+" b WHERE b.run = r.id) OR batches_total <> batches_settled)"); n > 0 {
 		f.Errorf("%d runs do not add up", n)

@@ -13,7 +13,8 @@ func (a *app) migrateCommand() *cobra.Command {
 
 A SQLite ledger is created and migrated when it is first used; a ledger on PostgreSQL
 is migrated by this command, so that the role that does the daily work need not own
-its tables.
+its tables. The answer ends with the GRANTs that such a role needs; curfew runs none of
+them.
 
 A ledger whose clock is far from its last entry accepts no run: a clock that is a year
 ahead would make a year of rows due at once. --accept-clock says that the clock is
@@ -44,6 +45,13 @@ right, and puts that into the audit log under your name.`,
 				}
 				for _, name := range m.Applied {
 					p.linef("%s: applied %s", m.Ledger, name)
+				}
+				if len(m.Grants) > 0 {
+					p.linef("")
+					p.linef("-- the least that the role in the ledger's URL needs, when it does not own the schema; put its name for CURFEW_ROLE:")
+				}
+				for _, g := range m.Grants {
+					p.linef("%s;", g)
 				}
 			})
 		},

@@ -9,7 +9,7 @@ import (
 const pauseLong = `Keep a policy from being started by its schedule or by a call over HTTP, until it is
 resumed. The scheduled instants meanwhile are recorded as skipped, calls are refused. A
 run that is under way goes on: curfew cancel ends one. Every status shows the pause, and
-after a week it counts as forgotten.
+after a week it counts as forgotten. Given again with another --reason, that one stands.
 
 A pause is not a legal hold: a hold keeps rows from every policy and every run, while a
 paused policy still runs by hand, with curfew run.`

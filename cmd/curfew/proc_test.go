@@ -41,6 +41,8 @@ const (
 
 	// withinVar is how long a message may be under way before its process is taken for dead.
 	withinVar = "CURFEW_TEST_WITHIN"
+	// stopWithinVar is how long a service may take to stop.
+	stopWithinVar = "CURFEW_TEST_STOP_WITHIN"
 
 	marker = "curfew-test: at "
 )
@@ -65,6 +67,9 @@ func installHooks() {
 	}
 	if d, err := time.ParseDuration(os.Getenv(withinVar)); err == nil {
 		target.TellWithin = d
+	}
+	if d, err := time.ParseDuration(os.Getenv(stopWithinVar)); err == nil {
+		stopWithin = d
 	}
 	at, trace := os.Getenv(atVar), os.Getenv(traceVar)
 	if at == "" && trace == "" {

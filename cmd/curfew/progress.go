@@ -135,21 +135,22 @@ func (m *meter) logLine(p curfew.Progress) {
 // endProgress removes the progress line, if there is one.
 func (a *app) endProgress() { a.stderr.setLine("") }
 
-// roughly writes a length of time as people say it: 3s, 2m10s, 4h20m, 3d4h.
+// roughly writes a length of time as people say it, in two units at most: 3s, 2m 10s, 26h 5m, 3d 4h. What is left over counts as one
+// more, so that what is beyond a limit never reads as the limit itself. As curfew.Status has it.
 func roughly(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "1s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Round(time.Second).Seconds()))
-	case d < time.Hour:
-		d = d.Round(time.Second)
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		d = d.Round(time.Minute)
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		d = d.Round(time.Hour)
-		return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+	for _, u := range []struct {
+		from, large, small time.Duration
+		names              [2]string
+	}{{48 * time.Hour, 24 * time.Hour, time.Hour, [2]string{"d", "h"}}, {time.Hour, time.Hour, time.Minute, [2]string{"h", "m"}}, {time.Minute, time.Minute, time.Second, [2]string{"m", "s"}}} {
+		if d < u.from {
+			continue
+		}
+		up := (d + u.small - 1).Truncate(u.small)
+		words := fmt.Sprintf("%d%s", up/u.large, u.names[0])
+		if rest := up % u.large / u.small; rest > 0 {
+			words += fmt.Sprintf(" %d%s", rest, u.names[1])
+		}
+		return words
 	}
+	return fmt.Sprintf("%ds", max(1, (d+time.Second-1)/time.Second))
 }

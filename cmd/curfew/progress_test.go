@@ -61,7 +61,7 @@ func TestProgressLineOfResumedRun(t *testing.T) {
 	m.report(curfew.Progress{Estimate: 1_000_000, Done: 900_000})
 	c.advance(10 * time.Second)
 	m.report(curfew.Progress{Estimate: 1_000_000, Done: 901_000})
-	const want = "p  [##################..]  90%  901,000 rows  100/s  99,000 left  about 16m30s"
+	const want = "p  [##################..]  90%  901,000 rows  100/s  99,000 left  about 16m 30s"
 	if got := string(con.line); got != want {
 		t.Errorf("the line is\n%q, want\n%q", got, want)
 	}
@@ -133,8 +133,9 @@ func TestConsoleKeepsLineBelow(t *testing.T) {
 
 func TestRoughly(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "1s", 400 * time.Millisecond: "1s", 59 * time.Second: "59s", 130 * time.Second: "2m10s", 59*time.Minute + 59*time.Second: "59m59s",
-		4*time.Hour + 20*time.Minute: "4h20m", 76 * time.Hour: "3d4h",
+		0: "1s", 400 * time.Millisecond: "1s", 59 * time.Second: "59s", time.Minute: "1m", 130 * time.Second: "2m 10s", 59*time.Minute + 59*time.Second: "59m 59s",
+		time.Hour: "1h", 4*time.Hour + 20*time.Minute: "4h 20m", 26*time.Hour + time.Second: "26h 1m", 48 * time.Hour: "2d", 76 * time.Hour: "3d 4h",
+		72*time.Hour + time.Minute: "3d 1h", 400*24*time.Hour + 30*time.Minute: "400d 1h",
 	} {
 		if got := roughly(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)

@@ -51,7 +51,7 @@ func (a *app) serve(ctx context.Context, so curfew.ServeOptions) error {
 	a.interrupts.onSignal = func() {
 		a.note("finishing the batches in hand; another signal aborts them")
 	}
-	so.Stop = a.interrupts.graceful()
+	so.Stop, so.StopWithin = a.interrupts.graceful(), stopWithin
 	reload, done := onHangup()
 	defer done()
 	so.Reload = reload

@@ -99,6 +99,21 @@ func TestServeTwice(t *testing.T) {
 	s.stop()
 }
 
+// TestServeStrayVariable: a variable that is meant for a cron and is no policy's is told, with the one that may have been meant.
+func TestServeStrayVariable(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "curfew.yaml"), served[1:])
+	p := launch(t, dir, []string{"CURFEW_POLICY_PP_CRON=@daily", "CURFEW_POLICY_P_CRON=@daily"}, "serve", "--listen", "127.0.0.1:0")
+	p.address()
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	log := p.stderr.String()
+	if strings.Count(log, `"msg":"variable_without_effect","variable":"CURFEW_POLICY_PP_CRON"`) != 1 || strings.Count(log, "variable_without_effect") != 1 ||
+		!strings.Contains(log, "the nearest is CURFEW_POLICY_P_CRON, for policy p") {
+		t.Errorf("it does not say that CURFEW_POLICY_PP_CRON, and no other, has no effect:\n%s", log)
+	}
+}
+
 // TestWorkerStops: workers alone end well too.
 func TestWorkerStops(t *testing.T) {
 	dir := t.TempDir()

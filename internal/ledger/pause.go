@@ -11,6 +11,7 @@ import (
 // The actions of pauses in the audit log.
 const (
 	ActionPolicyPaused  = "policy_paused"
+	ActionPauseReason   = "policy_pause_reason" // another reason for a pause that is in force
 	ActionPolicyResumed = "policy_resumed"
 )
 
@@ -20,12 +21,13 @@ const (
 type Pause struct {
 	Policy string
 	Since  time.Time
-	Actor  string
+	Actor  string // who gave the reason
 	Reason string
 }
 
 // Pause stops a policy's schedule for every process on the ledger. A policy that
-// is paused already stays as it is, with its first actor and reason.
+// is paused already stays so since when it was; another reason than the one it
+// has, if there is any, takes its place, with who gives it.
 func (l *Ledger) Pause(ctx context.Context, policy, actor, reason string) error {
 	if policy == "" {
 		return errors.New("pause: a policy is needed")
@@ -39,12 +41,21 @@ func (l *Ledger) Pause(ctx context.Context, policy, actor, reason string) error 
 		if err != nil {
 			return err
 		}
-		fresh, err := t.execOne(ctx, `INSERT INTO @pause (policy, since, actor, reason) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (policy) DO NOTHING`, policy, stamp(now), actor, reason)
-		if err != nil || !fresh {
+		var since time.Time
+		err = t.queryRow(ctx, `INSERT INTO @pause AS p (policy, since, actor, reason) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (policy) DO UPDATE SET actor = excluded.actor, reason = excluded.reason
+			WHERE excluded.reason <> '' AND excluded.reason <> p.reason RETURNING since`, policy, stamp(now), actor, reason).Scan((*stamp)(&since))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // nothing new
+		}
+		if err != nil {
 			return err
 		}
-		return t.audit(entry{actor: actor, action: ActionPolicyPaused, policy: policy, body: struct {
+		action := ActionPolicyPaused
+		if !since.Equal(now) {
+			action = ActionPauseReason
+		}
+		return t.audit(entry{actor: actor, action: action, policy: policy, body: struct {
 			Reason string `json:"reason,omitempty"`
 		}{reason}})
 	})

@@ -17,9 +17,17 @@ func TestPause(t *testing.T) {
 		if err := l.Pause(ctx, "", "anna", ""); err == nil {
 			t.Error("a pause of no policy")
 		}
-		for _, p := range [][3]string{{"sessions", "", ""}, {"circulation", "anna", "an audit\x00 is on"}, {"circulation", "bert", "me too"}} {
+		var began []Pause
+		for _, p := range [][3]string{{"circulation", "anna", "an audit\x00 is on"}, {"sessions", "", ""}, {"circulation", "bert", "it is over, but for one file"},
+			{"circulation", "carl", "it is over, but for one file"}, {"circulation", "carl", ""}} {
 			if err := l.Pause(ctx, p[0], p[1], p[2]); err != nil {
 				t.Fatal(err)
+			}
+			if began == nil {
+				var err error
+				if began, err = l.Pauses(ctx); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		all, err := l.Pauses(ctx)
@@ -31,9 +39,12 @@ func TestPause(t *testing.T) {
 			if p.Since.IsZero() {
 				t.Errorf("%s is paused since never", p.Policy)
 			}
+			if p.Policy == "circulation" && !p.Since.Equal(began[0].Since) {
+				t.Errorf("another reason made the pause begin at %s, not %s", p.Since, began[0].Since)
+			}
 			got = append(got, [3]string{p.Policy, p.Actor, p.Reason})
 		}
-		want := [][3]string{{"circulation", "anna", "an audit\uFFFD is on"}, {"sessions", "test", ""}}
+		want := [][3]string{{"circulation", "bert", "it is over, but for one file"}, {"sessions", "test", ""}}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
@@ -49,7 +60,16 @@ func TestPause(t *testing.T) {
 		if p, r := count(t, l, ActionPolicyPaused), count(t, l, ActionPolicyResumed); p != 2 || r != 1 {
 			t.Errorf("%d pauses and %d resumptions in the audit log, want 2 and 1", p, r)
 		}
+		if r := count(t, l, ActionPauseReason); r != 1 {
+			t.Errorf("%d other reasons in the audit log, want 1", r)
+		}
 		for _, e := range entries(t, l) {
+			if e.Action == ActionPauseReason && (e.Actor != "bert" || e.Policy != "circulation" || string(e.Body) != `{"reason":"it is over, but for one file"}`) {
+				t.Errorf("%+v", e)
+			}
+			if e.Action == ActionPolicyPaused && e.Policy == "circulation" && (e.Actor != "anna" || string(e.Body) != "{\"reason\":\"an audit\uFFFD is on\"}") {
+				t.Errorf("%+v", e)
+			}
 			if e.Action == ActionPolicyResumed && (e.Actor != "bert" || e.Policy != "circulation") {
 				t.Errorf("%+v", e)
 			}

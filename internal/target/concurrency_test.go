@@ -416,3 +416,64 @@ func TestCountedRowsAreTheScannedOnes(t *testing.T) {
 		})
 	}
 }
+
+// Of all who execute batches in a database no more are at work at once than its seats, whichever process they are of and whichever
+// table they are about. None loses its seat, and none keeps it.
+func TestSeats(t *testing.T) {
+	const seats, batches = 3, 40
+	engineIn(t, []Engine{Postgres, MySQL}, func(l *lab) {
+		l.sessions(batches)
+		var now, most, full atomic.Int64
+		TestHook = func(point string) {
+			switch point {
+			case "claimed":
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+			case "completed":
+				now.Add(-1)
+			case "full":
+				full.Add(1)
+			}
+		}
+		l.Cleanup(func() { TestHook = nil })
+		pages := l.pages(l.job(l.policy("session", nil)), 1)
+		var jobs []*Job
+		for range 3 { // of three processes, each with room for all seats
+			db, err := Open(t.Context(), "lab", l.url, OpenOptions{MaxConns: seats})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+			one := l.at(t)
+			one.db = db
+			jobs = append(jobs, one.job(l.policy("session", nil)))
+		}
+		var work []Work
+		for _, b := range pages {
+			work = append(work, l.work(b))
+		}
+		var all sync.WaitGroup
+		for i, w := range work {
+			all.Go(func() {
+				if res, err := jobs[i%len(jobs)].Execute(t.Context(), asOf, w); err != nil || res.Outcomes["deleted"] != 1 {
+					t.Errorf("%+v, %v", res, err)
+				}
+			})
+		}
+		all.Wait()
+		if most.Load() > seats || most.Load() < 2 || full.Load() == 0 {
+			t.Errorf("%d batches were at work at once, and %d times there was no seat of %d", most.Load(), full.Load(), seats)
+		}
+		if n := l.ids("SELECT count(*) FROM session")[0]; n != 0 {
+			t.Errorf("%d rows left", n)
+		}
+		taken := map[Engine]string{
+			Postgres: "SELECT count(*) FROM pg_locks JOIN pg_database ON oid = database WHERE datname = current_database() AND locktype = 'advisory' AND classid = " + seatLock,
+			MySQL:    "SELECT IS_USED_LOCK(CONCAT('curfew_', CRC32(DATABASE()), '_1')) IS NOT NULL OR IS_USED_LOCK(CONCAT('curfew_', CRC32(DATABASE()), '_2')) IS NOT NULL",
+		}[l.engine]
+		if n := l.ids(taken)[0]; n != 0 {
+			t.Errorf("%d seats are taken, and nobody is at work", n)
+		}
+	})
+}

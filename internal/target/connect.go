@@ -20,7 +20,9 @@ import (
 
 // OpenOptions are what Open may be told beside the URL.
 type OpenOptions struct {
-	MaxConns int // connections the pool may hold; 0 means 4. SQLite always has one: it has one writer
+	// MaxConns is how many connections the pool may hold, and how many batches may be at work in the database at once, those of
+	// other processes included; 0 means 4. SQLite always has one: it has one writer.
+	MaxConns int
 	Logger   *slog.Logger
 	// Clock replaces the machine's clock, which is SQLite's. The other engines have their own.
 	Clock func() time.Time
@@ -37,6 +39,7 @@ type DB struct {
 	log    *slog.Logger
 	path   string // SQLite: the file
 	clock  func() time.Time
+	seats  int // for batches; 0 where there is no need of them
 }
 
 // errURL is deliberately mute about the cause: the parsers quote what they cannot read, and that may be the password.
@@ -71,6 +74,9 @@ func Open(ctx context.Context, name, rawURL string, opts OpenOptions) (*DB, erro
 	}
 	if err != nil {
 		return nil, fmt.Errorf("database %q: %w", name, err)
+	}
+	if d.Engine != SQLite {
+		d.seats = conns
 	}
 	d.SQL = sql.OpenDB(connector)
 	d.SQL.SetMaxOpenConns(conns)

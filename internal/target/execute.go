@@ -55,6 +55,7 @@ func (j *Job) Execute(ctx context.Context, asOf time.Time, w Work) (*Result, err
 	}
 	var res *Result
 	err := j.again(ctx, func() (err error) {
+		start = time.Now() // a batch is not slow for having waited for its turn
 		res, err = j.attempt(ctx, asOf, w)
 		return err
 	})
@@ -72,6 +73,15 @@ var errAgain = errors.New("the same again")
 func (j *Job) again(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
+		if errors.Is(err, errFull) && ctx.Err() == nil {
+			hook("full")
+			select {
+			case <-ctx.Done():
+			case <-time.After(untilSeat()):
+			}
+			attempt = 0
+			continue
+		}
 		switch class := classify(err); {
 		case err == nil:
 			return nil
@@ -122,10 +132,11 @@ type execution struct {
 }
 
 func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, error) {
-	tx, err := j.db.SQL.BeginTx(ctx, nil)
+	tx, leave, err := j.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	defer tx.Rollback()
 	x := &execution{j: j, c: tx, asOf: asOf}
 	hook("begun")
@@ -162,6 +173,7 @@ func (j *Job) attempt(ctx context.Context, asOf time.Time, w Work) (*Result, err
 	if err := tx.Commit(); err != nil {
 		return nil, err
 	}
+	leave()
 	hook("committed")
 	return res, nil
 }

@@ -431,7 +431,7 @@ func TestDestructiveStatements(t *testing.T) {
 // Rows are deleted in these functions and nowhere else in the package.
 func TestWhereRowsAreDeleted(t *testing.T) {
 	allowed := []string{"deleteRange", "deleteSpan", "deleteFrom", "DropReceipts", "forget", "applyHolds", "unclaim", "release"} // those after the third remove rows of our own
-	callers := []string{"deleteKeys", "remove"}                                                                                // of deleteFrom, which is the beginning of a statement
+	callers := []string{"deleteKeys", "remove"}                                                                                  // of deleteFrom, which is the beginning of a statement
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

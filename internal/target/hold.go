@@ -40,8 +40,11 @@ func (db *DB) shareHolds(ctx context.Context, c querier) error {
 	var err error
 	switch db.Engine {
 	case Postgres:
-		// row_security is each connection's already; a pooler between us and the server may have given us another's.
-		_, err = c.ExecContext(ctx, "SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared("+holdLock+")")
+		// row_security is each connection's already; a pooler between us and the server may have given us another's. And where
+		// the database gives up durable commits for speed, this one must not be lost: the ledger, which may be elsewhere, would
+		// count rows as deleted that are back after a crash.
+		_, err = c.ExecContext(ctx, "SELECT set_config('row_security', 'off', true), "+
+			"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared("+holdLock+")")
 	case MySQL:
 		var epoch int64
 		err = c.QueryRowContext(ctx, "SELECT epoch FROM curfew_hold_epoch WHERE one = 1 LOCK IN SHARE MODE").Scan(&epoch)

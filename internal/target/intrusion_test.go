@@ -84,8 +84,8 @@ func TestNothingThatChangedGoes(t *testing.T) {
 			moments = []string{"scanned", "begun", "claimed", "found", "waiting"}
 		}
 		for _, c := range intrusions() {
-			for _, path := range []string{"quick", "by key", "by place", "careful", "retry"} {
-				if path == "by place" && l.engine != Postgres {
+			for _, path := range []string{"quick", "by key", "by place", "moved", "careful", "retry"} {
+				if (path == "by place" || path == "moved") && l.engine != Postgres {
 					continue
 				}
 				for _, moment := range moments {
@@ -118,10 +118,16 @@ func (l *lab) stepIn(c intrusion, path, moment string) {
 	switch path {
 	case "by key":
 		j.strategy = ByKey
-	case "by place":
+	case "by place", "moved":
 		j.strategy = ByPlace
 	}
-	pages := l.pages(j, 1000)
+	var pages []*Batch
+	if path == "moved" {
+		l.begin(j)
+		pages = []*Batch{l.moved(j)}
+	} else {
+		pages = l.pages(j, 1000)
+	}
 	if path == "retry" {
 		all, err := splitKeys(pages[0].Keys, 1000)
 		if err != nil || len(pages) != 1 {

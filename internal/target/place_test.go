@@ -1,7 +1,9 @@
 package target
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +93,86 @@ func TestMovedUncounted(t *testing.T) {
 	})
 	if n := l.ids("SELECT count(*) FROM session")[0]; n != 0 || got.outcomes["deleted"] != 2950 {
 		t.Errorf("%d rows left, %v", n, got.outcomes)
+	}
+}
+
+// moved changes all rows of the job's table, since the run has begun, and reads the page that looks for such rows.
+func (l *lab) moved(j *Job) *Batch {
+	l.Helper()
+	l.exec("UPDATE session SET state = state")
+	// From the first address on, and not from the start of the phase: the server counts updates in its own time.
+	p, err := j.Page(l.Context(), cursor{phaseMoved, place(address{})}.encode(), 1000)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if n := l.ids("SELECT count(*) FROM session")[0]; p.Batch == nil || p.Batch.Phase != phaseMoved || p.Batch.Rows != n {
+		l.Fatalf("the page is %+v, want one of %d rows that moved", p, n)
+	}
+	return p.Batch
+}
+
+// What another session does to rows that moved, between the page that found them and the batch (see TestNothingThatChangedGoes for
+// rows that are renewed, replaced, held or guarded): what was removed is gone by another hand, and what moved again goes all the
+// same, as it is named by its key.
+func TestMovedIsChangedAgain(t *testing.T) {
+	for _, moment := range []string{"scanned", "begun", "claimed", "found"} {
+		t.Run(moment, func(t *testing.T) {
+			l := newLab(t, Postgres)
+			l.sessions(10)
+			j := l.job(l.policy("session", nil))
+			j.strategy = ByPlace
+			l.begin(j)
+			b := l.moved(j)
+			stepIn := sync.OnceFunc(func() {
+				l.exec("DELETE FROM session WHERE id IN (3, 4)")
+				l.exec("UPDATE session SET state = 'again' WHERE id = 5")
+				l.exec("INSERT INTO session VALUES (4, " + l.lit(asOf.Add(time.Hour)) + ", 'anew')")
+			})
+			if l.atPoint(moment, stepIn); moment == "scanned" {
+				stepIn()
+			}
+			got := l.execute(j, []*Batch{b})
+			if diff := cmp.Diff(map[string]int64{"deleted": 8, "gone": 1, "no_longer_due": 1}, got.outcomes); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff([]int{4}, l.ids("SELECT id FROM session")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A table that is another one by the time the batch commits, and a cascade that nobody accepted: nothing that moved goes.
+func TestMovedSchemaChanged(t *testing.T) {
+	for _, ddl := range []string{
+		"ALTER TABLE session RENAME COLUMN id TO old_id;\nALTER TABLE session RENAME COLUMN x TO id",
+		"CREATE TABLE late (id bigint PRIMARY KEY, session_id bigint REFERENCES session (id) ON DELETE CASCADE)",
+	} {
+		for _, moment := range []string{"scanned", "begun", "claimed", "found"} {
+			t.Run(ddl[:6]+"/"+moment, func(t *testing.T) {
+				l := newLab(t, Postgres)
+				l.sessions(5)
+				l.exec("ALTER TABLE session ADD COLUMN x bigint")
+				l.exec("UPDATE session SET x = 6 - id")
+				j := l.job(l.policy("session", nil))
+				j.strategy = ByPlace
+				l.begin(j)
+				b := l.moved(j)
+				change := sync.OnceFunc(func() { l.exec(ddl) })
+				if l.atPoint(moment, change); moment == "scanned" {
+					change()
+				}
+				if _, err := j.Execute(t.Context(), asOf, l.work(b)); !errors.Is(err, ErrSchemaChanged) {
+					t.Errorf("got %v, want %v", err, ErrSchemaChanged)
+				}
+				if n := l.ids("SELECT count(*) FROM session")[0]; n != 5 {
+					t.Errorf("%d rows left of 5", n)
+				}
+				if n := l.ids("SELECT count(*) FROM " + j.d.own("receipt"))[0]; n != 0 {
+					t.Errorf("%d receipts of what was not done", n)
+				}
+			})
+		}
 	}
 }
 

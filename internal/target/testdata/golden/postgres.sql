@@ -32,7 +32,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -145,7 +145,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -232,7 +232,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -349,7 +349,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -426,7 +426,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -519,7 +519,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -678,7 +678,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -801,7 +801,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -894,7 +894,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -1020,7 +1020,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -1103,7 +1103,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -1203,7 +1203,7 @@ UPDATE curfew.receipt SET planned = $1, outcomes = $2, cascaded = $3, detail = $
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
