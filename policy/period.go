@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,6 +21,8 @@ type Period struct {
 const (
 	maxYears = 1000
 	maxDays  = 36525 // a hundred years
+	// maxNumber is more than the longest period has of any unit, and far from where time.Duration ends.
+	maxNumber = maxDays * 24 * 60 * 60
 )
 
 var (
@@ -102,7 +103,7 @@ var units = map[string]time.Duration{
 
 func number(digits string) (int64, error) {
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n > math.MaxInt32 {
+	if err != nil || n > maxNumber {
 		return 0, tooLong
 	}
 	if n == 0 {

@@ -1381,7 +1381,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -1475,7 +1475,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -1573,7 +1573,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
@@ -1715,7 +1715,7 @@ kind <> 'keep'
 
 SET LOCAL lock_timeout = 90000;
 
-SELECT set_config('row_security', 'off', true), pg_advisory_xact_lock_shared(1668244070, 1);
+SELECT set_config('row_security', 'off', true), CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END, pg_advisory_xact_lock_shared(1668244070, 1);
 
 INSERT INTO curfew.receipt (batch_key, run, seq, policy, stage, relation, as_of, cutoff, key_id, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7::text::timestamptz, $8::text::timestamptz, $9, clock_timestamp()) ON CONFLICT DO NOTHING;
 -- 1: 33 bytes
