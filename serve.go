@@ -149,6 +149,7 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 
 // reload reads the policy file again and ends what left it. Nil when the file that is in force stays so.
 func (s *service) reload(ctx context.Context, opts Options, old *engine) *engine {
+	old.c.log.DebugContext(ctx, "reloading")
 	c, err := Open(ctx, opts)
 	if err == nil {
 		var e *engine
