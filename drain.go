@@ -109,7 +109,7 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 	}
 	if req.Progress != nil {
 		estimate := func(int64) int64 { return -1 }
-		if w.job != nil {
+		if w.job != nil && w.p.Stage() == nil { // of a stage the trigger alone does not tell how many there are
 			estimate = c.estimate(ctx, w.job)
 		}
 		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(r.Planned), Done: r.Planned}) }

@@ -131,6 +131,8 @@ const (
 	// sweepEvery is how often what is recorded of rows that are gone is looked for, and keepPassages how long it is kept at least.
 	sweepEvery   = 24 * time.Hour
 	keepPassages = 30 * 24 * time.Hour
+	// sweepFor bounds one policy's sweep, beside which no lag is looked up.
+	sweepFor = 10 * time.Minute
 )
 
 // sweepPassages drops what is recorded of rows that others removed.
@@ -139,7 +141,7 @@ func (e *engine) sweepPassages(ctx context.Context, beat func()) {
 		if len(p.Stages) == 0 && !p.Action.Kind.Tells() || p.Mode != policy.Enforce || e.c.pool(p.Database) != nil {
 			continue
 		}
-		n, err := e.c.sweepPolicy(ctx, stages(p)[0], e.keys)
+		n, err := e.c.sweepPolicy(ctx, stages(p)[0], e.keys, beat)
 		if err != nil && ctx.Err() == nil {
 			e.c.log.WarnContext(ctx, "passages_kept", "policy", p.Name, "err", err)
 		} else if n > 0 {
@@ -149,8 +151,8 @@ func (e *engine) sweepPassages(ctx context.Context, beat func()) {
 	}
 }
 
-func (c *Curfew) sweepPolicy(ctx context.Context, p *policy.Policy, keys *keyring.Keyring) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, quietFor/2)
+func (c *Curfew) sweepPolicy(ctx context.Context, p *policy.Policy, keys *keyring.Keyring, beat func()) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepFor)
 	defer cancel()
 	db, table, err := c.fit(ctx, p)
 	if err != nil {
@@ -164,5 +166,5 @@ func (c *Curfew) sweepPolicy(ctx context.Context, p *policy.Policy, keys *keyrin
 	if err != nil {
 		return 0, err
 	}
-	return job.SweepPassages(ctx, now.Add(-keepPassages))
+	return job.SweepPassages(ctx, now.Add(-keepPassages), beat)
 }

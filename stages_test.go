@@ -303,3 +303,55 @@ func TestAfterStages(t *testing.T) {
 		t.Error("the teardown did not wait for the pause of the same instant")
 	}
 }
+
+// A worker pool passes stages as this process would; it is told which one, and what may come before the due instant it decides itself.
+func TestPoolStages(t *testing.T) {
+	evenUnbuilt = true
+	t.Cleanup(func() { evenUnbuilt = false })
+	g := newRegion(t, `  loans: {database: app, table: loan, until: ended, mode: shadow, stages: [
+    {name: remind, at: -7d, action: {notify: {webhook: {url: "https://example.org/"}}}},
+    {name: pause, at: 0d, action: {set: {ended: null}}},
+    {name: end, at: 14d, action: delete}]}
+  ends: {database: app, table: loan, until: ended, mode: enforce, stages: [{name: end, at: 14d, action: delete}]}
+`)
+	g.exec("INSERT INTO loan SELECT 'r' || i, now() + interval '1 day' FROM generate_series(1, 3) i", "INSERT INTO loan SELECT 'd' || i, now() - interval '20 days' FROM generate_series(1, 5) i")
+	g.startPool()
+	c := g.dispatcher()
+	for stage, want := range map[string]api.Outcomes{"remind": {"due": 3}, "pause": {"due": 5}, "end": {"guarded": 5}} {
+		r, err := c.Run(t.Context(), RunRequest{Policy: "loans", Stage: stage})
+		if err != nil || r.Stage != stage || !cmp.Equal(r.Outcomes, want) {
+			t.Errorf("%s: %+v, %v", stage, r, err)
+		}
+	}
+	if r, err := c.Run(t.Context(), RunRequest{Policy: "ends"}); err != nil || r.Outcomes["deleted"] != 5 || g.count("SELECT count(*) FROM loan") != 3 {
+		t.Errorf("%+v, %v\n%s", r, err, g.logs)
+	}
+}
+
+// The daemon's sweep, which a day passes before, called at once.
+func TestSweepPolicy(t *testing.T) {
+	d := newStaged(t, strings.Replace(staged, "mode: shadow", "mode: enforce", 1))
+	d.app(fmt.Sprintf("INSERT INTO session VALUES (1, %d)", night.Unix()))
+	c := d.open()
+	e, err := c.Explain(t.Context(), "trials", []string{"1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range []string{e.Row, "000102030405060708090a0b0c0d0e0f"} {
+		for _, changed := range []time.Time{night.Add(-31 * day), night.Add(-29 * day)}[:2-i] {
+			d.app(fmt.Sprintf("INSERT INTO curfew_passage VALUES ('trials', x'%s', 'pause', %d, 'done', 0, 'r', NULL, 1, '', '%s')", row, changed.Unix(), changed.Format("2006-01-02 15:04:05.000")))
+		}
+	}
+	p, err := c.policy("trials")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := c.keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beats := 0
+	if n, err := c.sweepPolicy(t.Context(), stages(p)[0], keys, func() { beats++ }); n != 1 || err != nil || beats == 0 {
+		t.Errorf("%d rows, %v, %d beats", n, err, beats)
+	}
+}

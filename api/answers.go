@@ -40,7 +40,7 @@ type PolicyPlan struct {
 	Oldest     string    `json:"oldest"`     // the smallest trigger among them, as the database prints it; "" for none
 	Nulls      int64     `json:"nulls"`      // of the due rows: those without a trigger
 	Unreadable int64     `json:"unreadable"` // never due: their trigger is no instant
-	Guarded    int64     `json:"guarded"`    // of the due rows: kept by unless
+	Guarded    int64     `json:"guarded"`    // of the due rows: kept by unless, or waiting for an earlier stage
 	Held       int64     `json:"held"`       // of the due rows: on hold
 	Blocked    int64     `json:"blocked"`    // estimate, of the due rows: a foreign key would refuse
 	Cascaded   int64     `json:"cascaded"`   // estimate: child rows that would go along

@@ -74,7 +74,11 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 			}
 		}
 		add("of them NULL", plan.Nulls, "no trigger, which the policy calls due")
-		add("guarded", plan.Guarded, "of the due rows: kept by unless")
+		guard := "of the due rows: kept by unless"
+		if plan.Stage != "" {
+			guard += ", or waiting for an earlier stage or for notice"
+		}
+		add("guarded", plan.Guarded, guard)
 		add("on hold", plan.Held, "of the due rows: held")
 		add("blocked", plan.Blocked, "of the due rows: referenced by rows that would not go along")
 		add("cascaded", plan.Cascaded, "rows of other tables that would go along")

@@ -224,7 +224,7 @@ func (g *goldenLab) stage(key []Column) {
 		if _, err := j.move(g.Context(), j.db.SQL, ps[0], PassageSending, 2); err != nil {
 			return err
 		}
-		_, err := j.SweepPassages(g.Context(), asOf)
+		_, err := j.SweepPassages(g.Context(), asOf, func() {})
 		return err
 	})
 }

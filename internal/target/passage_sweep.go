@@ -11,13 +11,13 @@ var sweepMost = 20_000 // tests make it small
 
 // SweepPassages drops what is recorded of rows that are not there any more and of which nothing was recorded since the instant:
 // others removed them, and nobody told us. Only their hashes are known, so that all keys of the table are read once for it. What is
-// recorded of a row that is there stays, however old: without it the row would pass its stages again.
-func (j *Job) SweepPassages(ctx context.Context, before time.Time) (dropped int, err error) {
-	dropped, err = j.sweep(ctx, before)
+// recorded of a row that is there stays, however old: without it the row would pass its stages again. beat is called now and then.
+func (j *Job) SweepPassages(ctx context.Context, before time.Time, beat func()) (dropped int, err error) {
+	dropped, err = j.sweep(ctx, before, beat)
 	return dropped, redact(err)
 }
 
-func (j *Job) sweep(ctx context.Context, before time.Time) (int, error) {
+func (j *Job) sweep(ctx context.Context, before time.Time, beat func()) (int, error) {
 	old := func(q *query) {
 		q.add("changed_at < ").arg(before.UTC().Format("2006-01-02 15:04:05.000000"))
 		if j.db.Engine == Postgres {
@@ -33,6 +33,7 @@ func (j *Job) sweep(ctx context.Context, before time.Time) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		beat()
 		for _, h := range j.rowHashes(keys) {
 			delete(gone, h)
 		}

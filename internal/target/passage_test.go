@@ -259,7 +259,7 @@ func TestSweepPassages(t *testing.T) {
 			before        time.Time
 			dropped, left int
 		}{{now.Add(-time.Hour), 0, 7}, {now.Add(time.Hour), 3, 4}, {now.Add(time.Hour), 0, 4}} {
-			n, err := j.SweepPassages(t.Context(), c.before)
+			n, err := j.SweepPassages(t.Context(), c.before, func() {})
 			if left := l.ids("SELECT count(*) FROM " + j.d.own("passage")); err != nil || n != c.dropped || left[0] != c.left {
 				l.Errorf("before %s: %d dropped, %d left, %v", c.before, n, left[0], err)
 			}
