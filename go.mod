@@ -17,6 +17,7 @@ require (
 
 // Tests only.
 require (
+	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // and lets in who has a password
 	github.com/emersion/go-smtp v0.25.1 // a mail server that speaks the protocol for real
 	github.com/google/go-cmp v0.7.0 // differences that can be read
 	github.com/rogpeppe/go-internal v1.16.0 // testscript: commands driven from text
@@ -41,7 +42,6 @@ require (
 	github.com/buger/jsonparser v1.1.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
-	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect

@@ -168,7 +168,7 @@ func TestRunStage(t *testing.T) {
 func TestExplainStages(t *testing.T) {
 	d := newStaged(t, strings.Replace(staged, "mode: shadow", "mode: enforce", 1))
 	due := night.Add(-20 * day)
-	d.app(fmt.Sprintf("INSERT INTO session VALUES (1, %d), (2, %d), (3, %d)", due.Unix(), due.Unix(), night.Add(day).Unix()))
+	d.app(fmt.Sprintf("INSERT INTO session (id, expires) VALUES (1, %d), (2, %d), (3, %d)", due.Unix(), due.Unix(), night.Add(day).Unix()))
 	c := d.open()
 	next := func(id string) (api.Explanation, string) {
 		t.Helper()
@@ -330,7 +330,7 @@ func TestPoolStages(t *testing.T) {
 // The daemon's sweep, which a day passes before, called at once.
 func TestSweepPolicy(t *testing.T) {
 	d := newStaged(t, strings.Replace(staged, "mode: shadow", "mode: enforce", 1))
-	d.app(fmt.Sprintf("INSERT INTO session VALUES (1, %d)", night.Unix()))
+	d.app(fmt.Sprintf("INSERT INTO session (id, expires) VALUES (1, %d)", night.Unix()))
 	c := d.open()
 	e, err := c.Explain(t.Context(), "trials", []string{"1"})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // what docs/daemon.md grants.
 var rights = []struct{ rights, tables string }{
 	{"INSERT", "audit, revision, operation"},
-	{"INSERT, UPDATE", "run, batch, database, schedule, occurrence, token, alert, tail"},
+	{"INSERT, UPDATE", "run, batch, approval, database, schedule, occurrence, token, alert, tail"},
+	{"INSERT, UPDATE", "legal_hold, hold_copy"},
 	{"INSERT, DELETE", "call"},
 	{"INSERT, UPDATE, DELETE", "blocked, pause, policy"},
 	{"INSERT, UPDATE, DELETE", "river_job, river_leader, river_queue, queue_client"},
