@@ -59,6 +59,16 @@ func (d *daemon) adopted(c *Curfew, words string, deleted int64) {
 	}
 }
 
+// another opens a ledger that is made just now, by the clock outside.
+func (d *daemon) another() *Curfew {
+	d.Helper()
+	c := d.open()
+	if _, _, err := c.AcceptClock(d.Context()); err != nil {
+		d.Fatal(err)
+	}
+	return c
+}
+
 func (d *daemon) copyFile(from, to string) {
 	d.Helper()
 	b, err := os.ReadFile(filepath.Join(d.dir, from))
@@ -148,7 +158,7 @@ func TestSecondLedger(t *testing.T) {
 	d.succeeded(d.run(first, RunRequest{}), 3)
 	d.sessions(4, beltsStart.Add(-time.Hour))
 	d.led = "sqlite:second.db"
-	second := d.open()
+	second := d.another()
 	d.changed(second, "belongs to another ledger")
 	d.adopted(second, "belongs to another ledger", 4)
 	d.sessions(5, beltsStart.Add(-time.Hour))
@@ -204,7 +214,7 @@ func TestInstalledBeforeClaims(t *testing.T) {
 	d.sessions(2, beltsStart.Add(-time.Hour))
 	d.succeeded(d.run(c, RunRequest{}), 2)
 	d.led = "sqlite:second.db"
-	d.changed(d.open(), "belongs to another ledger")
+	d.changed(d.another(), "belongs to another ledger")
 }
 
 // In a service the runs of such a database are left out, and people are told, once.

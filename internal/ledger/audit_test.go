@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -105,6 +106,14 @@ func TestGrants(t *testing.T) {
 	}
 	if _, err := l.SeeDatabase(t.Context(), "library", "x", "", ""); err != nil {
 		t.Error(err)
+	}
+	if err := errors.Join(l.DatabaseDiffers(t.Context(), "library", "it is a copy"), l.AdoptDatabase(t.Context(), "library", "y", "e", "", "it is a copy")); err != nil {
+		t.Error(err)
+	}
+	for range 2 { // asked for, and once more
+		if _, err := l.Approve(t.Context(), await(t, l, started(t, l, "p")).ID, "eve", "agreed"); err != nil {
+			t.Error(err)
+		}
 	}
 	scheduled := nightly(func(s *Scheduled) { s.Policy = "q" })
 	firstTick(t, l, scheduled)

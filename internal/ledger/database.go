@@ -61,6 +61,9 @@ func (l *Ledger) SeeDatabase(ctx context.Context, name, identity, epoch, baselin
 			return err
 		}
 		if fresh {
+			if err := t.checkClock(ctx, now); err != nil { // what is written under it would vouch for it
+				return err
+			}
 			if err := t.auditDatabase(ActionDatabaseSeen, "", databaseEntry{Database: name, Identity: identity, Epoch: epoch}); err != nil {
 				return err
 			}
@@ -99,6 +102,9 @@ func (l *Ledger) DatabaseDiffers(ctx context.Context, name, differs string) erro
 		if err != nil {
 			return err
 		}
+		if err := t.checkClock(ctx, now); err != nil {
+			return err
+		}
 		if _, err := t.exec(ctx, `INSERT INTO @database (name, identity, seen) VALUES ($1, '', $2) ON CONFLICT (name) DO NOTHING`, name, stamp(now)); err != nil {
 			return err
 		}
@@ -129,6 +135,9 @@ func (l *Ledger) AdoptDatabase(ctx context.Context, name, identity, epoch, basel
 	err := l.tx(ctx, func(t *txn) error {
 		now, err := t.clock(ctx)
 		if err != nil {
+			return err
+		}
+		if err := t.checkClock(ctx, now); err != nil {
 			return err
 		}
 		var was string

@@ -15,3 +15,8 @@ ALTER TABLE curfew.database ADD COLUMN epoch text NOT NULL DEFAULT '';
 ALTER TABLE curfew.database ADD COLUMN baseline text NOT NULL DEFAULT ''; -- run of the newest receipt in it by then, which the ledger need not know
 ALTER TABLE curfew.database ADD COLUMN differs text NOT NULL DEFAULT '';  -- '': it does not
 ALTER TABLE curfew.database ADD COLUMN noticed timestamptz;               -- when that was found
+
+-- What the daemon's role needs beside what 00002 says:
+--
+--   GRANT SELECT ON ALL TABLES IN SCHEMA curfew TO curfew_app;
+--   GRANT INSERT, UPDATE ON curfew.approval TO curfew_app;
