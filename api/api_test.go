@@ -54,7 +54,7 @@ func TestJSON(t *testing.T) {
 			Run: run, BatchTimes: api.BatchTimes{Rows: 38120, MinMS: 4, MedianMS: 19, MaxMS: 80},
 			Blocked: []api.BlockedRow{{Row: "0f", Outcome: "blocked", Reason: "damage_claim", FirstSeen: at("2026-06-30T02:00:00Z"), LastSeen: at("2026-07-01T02:00:00Z")}},
 			Audit:   []api.AuditEntry{{Seq: 7, At: at("2026-07-01T02:00:00Z"), Event: "run_accepted", Actor: "root@box", Run: "ab", Data: json.RawMessage(`{"mode":"enforce"}`)}},
-		}, runJSON + `,"batch_times":{"rows":38120,"min_ms":4,"median_ms":19,"max_ms":80},` +
+		}, runJSON + `,"batch_times":{"rows":38120,"min_ms":4,"median_ms":19,"max_ms":80},"approval":null,` +
 			`"blocked_rows":[{"row":"0f","outcome":"blocked","reason":"damage_claim","first_seen":"2026-06-30T02:00:00Z","last_seen":"2026-07-01T02:00:00Z"}],` +
 			`"audit":[{"seq":7,"at":"2026-07-01T02:00:00Z","event":"run_accepted","actor":"root@box","run":"ab","data":{"mode":"enforce"}}]}`},
 		{"finding", api.Finding{Policy: "circulation", Database: "library", Level: api.LevelWarn, Code: "no_index", Message: "m", Hint: "h", Statement: "s"},
@@ -69,7 +69,7 @@ func TestJSON(t *testing.T) {
 				`"due_at":null,"due":false,"deleted_at":null,"deleted_by":"","conditions":[{"name":"exists","passes":false,"detail":"d"},{"name":"guard","passes":null,"detail":""}],"verdict":"v"}`},
 		{"status", api.PolicyStatus{Policy: "circulation", Mode: "enforce", Schedule: "s", Problem: "p", Hint: "h", LastOK: ptr(at("2026-07-01T02:00:00Z")), LastOKRun: "ab", Missed: 3, LagSeconds: ptr(int64(7))},
 			`{"policy":"circulation","stage":"","mode":"enforce","schedule":"s","well":false,"problem":"p","hint":"h","last_ok":"2026-07-01T02:00:00Z","last_ok_run":"ab",` +
-				`"next_due":null,"open_run":"","missed":3,"failed":0,"skipped":0,"expired":0,"lag_seconds":7,"paused":false,"paused_since":null}`},
+				`"next_due":null,"open_run":"","waiting":"","missed":3,"failed":0,"skipped":0,"expired":0,"lag_seconds":7,"paused":false,"paused_since":null,"holds":0}`},
 		{"occurrence", api.OccurrenceItem{Policy: "circulation", At: at("2026-07-01T02:00:00Z"), StartBy: at("2026-07-01T03:00:00Z"), State: api.OccurrencePending, CreatedAt: at("2026-07-01T02:00:01Z")},
 			`{"policy":"circulation","stage":"","at":"2026-07-01T02:00:00Z","start_by":"2026-07-01T03:00:00Z","external":false,"state":"pending","why":"","run":"",` +
 				`"created_at":"2026-07-01T02:00:01Z","ended_at":null}`},
