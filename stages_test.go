@@ -311,6 +311,7 @@ func TestPoolStages(t *testing.T) {
     {name: pause, at: 0d, action: {set: {state: paused}}},
     {name: end, at: 14d, action: delete}]}
   ends: {database: app, table: loan, until: ended, mode: enforce, stages: [{name: end, at: 14d, action: delete}]}
+  tells: {database: app, table: loan, until: ended, mode: enforce, action: {notify: {webhook: {url: "https://example.org/"}}}}
 `)
 	g.exec("ALTER TABLE loan ADD COLUMN state text")
 	g.exec("INSERT INTO loan (id, ended) SELECT 'r' || i, now() + interval '1 day' FROM generate_series(1, 3) i", "INSERT INTO loan (id, ended) SELECT 'd' || i, now() - interval '20 days' FROM generate_series(1, 5) i")
@@ -324,6 +325,10 @@ func TestPoolStages(t *testing.T) {
 		if err != nil || r.Stage != stage || !cmp.Equal(r.Outcomes, want) {
 			t.Errorf("%s: %+v, %v", stage, r, err)
 		}
+	}
+	// Its secrets would be the pool's, and sent wherever a dispatcher says.
+	if _, err := c.Run(t.Context(), RunRequest{Policy: "tells"}); err == nil || !strings.Contains(err.Error(), "action notify is not available in a worker pool") {
+		t.Error(err)
 	}
 	if r, err := c.Run(t.Context(), RunRequest{Policy: "ends"}); err != nil || r.Outcomes["deleted"] != 5 || g.count("SELECT count(*) FROM loan") != 3 {
 		t.Errorf("%+v, %v\n%s", r, err, g.logs)
