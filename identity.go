@@ -72,6 +72,8 @@ func (c *Curfew) record(ctx context.Context, l *ledger.Ledger, db *target.DB, s 
 		switch {
 		case errors.Is(err, target.ErrNoClaims): // the role may look and not write
 			c.log.WarnContext(ctx, "database_unclaimed", "database", db.Name, "err", err, "hint", "curfew install "+db.Name+" --print shows what is missing")
+		case target.Transient(err): // its only writer is somebody else (SQLite): the run begins, and the next one claims
+			c.log.InfoContext(ctx, "database_unclaimed", "database", db.Name, "err", err)
 		case err != nil:
 			return targetError(db.Name, err)
 		case claim.Ledger != s.ledger:
@@ -257,6 +259,9 @@ func (c *Curfew) noteInstalled(ctx context.Context, db *target.DB) {
 	l, err := c.ledger(ctx)
 	if err == nil {
 		err = c.sameDatabase(ctx, l, db)
+	}
+	if errors.As(err, new(*ledger.ClockError)) {
+		return // the first run does it, once somebody has said what time it is
 	}
 	if err != nil {
 		c.log.WarnContext(ctx, "database_not_recorded", "database", db.Name, "err", err, "hint", HintOf(err))

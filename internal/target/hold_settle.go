@@ -22,6 +22,13 @@ func (db *DB) Holds(ctx context.Context) ([]hold.Row, error) {
 
 // CheckHolds has check compare the holds of the database, at a moment at which none is being placed or released there.
 func (db *DB) CheckHolds(ctx context.Context, check func(context.Context, []hold.Row) error) error {
+	if db.Engine == SQLite {
+		// Its one writer may be somebody else for long. What is committed can be read all the same; only when that does not agree,
+		// it is asked again at a moment at which nobody writes.
+		if rows, err := db.holdRows(ctx, db.SQL); err == nil && check(ctx, rows) == nil {
+			return nil
+		}
+	}
 	tx, err := db.SQL.BeginTx(ctx, nil)
 	if err != nil {
 		return redact(err)
