@@ -143,7 +143,11 @@ func TestJudgedBeforeItIsSent(t *testing.T) {
 				})
 				outcomes, reasons := l.run(l.notice(func(p *policy.Policy) { p.Unless = "paused" }), "").all()
 				l.want("outcomes", outcomes, tc.want)
-				l.want("reasons", reasons, map[string]int{})
+				why := map[string]int{}
+				if tc.want["held"] > 0 {
+					why["hold h"] = 1
+				}
+				l.want("reasons", reasons, why)
 				told := l.toWhom()
 				if n := told["org2@example.org"]; int64(n) != tc.want["notified"]-2 {
 					l.Errorf("%v", told)
