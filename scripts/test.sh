@@ -50,7 +50,7 @@ REPORT=""
 case " ${ARGS:-} " in *" -v "*) REPORT=-v ;; esac
 export RACED PLAIN REPORT
 
-args=(-json -timeout 20m)
+args=(-json -timeout 40m)
 [ -z "${RUN:-}" ] || args+=(-run "$RUN")
 # shellcheck disable=SC2206  # a list of words
 args+=(${ARGS:-})
