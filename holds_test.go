@@ -279,8 +279,9 @@ func TestHoldPlacedAtEveryMoment(t *testing.T) {
 				}
 			})
 			run := l.run()
+			err := <-done
 			target.TestHook = nil
-			if err := <-done; err != nil {
+			if err != nil {
 				l.Fatal(point, err)
 			}
 			if point == "begun" {

@@ -108,7 +108,7 @@ start_mariadb() {
 		: >"$dir/log"
 		# shellcheck disable=SC2086  # $size is a list of options, or nothing
 		$session "$daemon" --no-defaults ${user:+"$user"} --datadir="$dir/data" --port="$port" --bind-address=127.0.0.1 \
-			--socket="$dir/sock" --pid-file="$dir/own.pid" --init-file="$dir/init.sql" --skip-name-resolve \
+			--socket="$dir/sock" --pid-file="$dir/own.pid" --init-file="$dir/init.sql" --tmpdir="$dir" --skip-name-resolve \
 			--default-time-zone=-05:00 --max-connections=200 --innodb-flush-log-at-trx-commit="${DURABLE:-0}" $size \
 			--character-set-server=utf8mb4 --collation-server=utf8mb4_unicode_ci >>"$dir/log" 2>&1 </dev/null &
 		echo $! >"$dir/pid"
