@@ -57,12 +57,25 @@ type stopper struct {
 	trace io.Writer
 }
 
+// zeroVar is the zero of fast time: the same for all processes, also of those that are started after midnight.
+const zeroVar = "CURFEW_TEST_ZERO"
+
+// fastZero is not long ago. The first process to ask decides.
+func fastZero() time.Time {
+	if at, err := time.Parse(time.RFC3339, os.Getenv(zeroVar)); err == nil {
+		return at
+	}
+	zero := time.Now().UTC().Truncate(24 * time.Hour)
+	os.Setenv(zeroVar, zero.Format(time.RFC3339))
+	return zero
+}
+
 // installHooks obeys the environment.
 func installHooks() {
+	fastZero()
 	if n, err := strconv.Atoi(os.Getenv(speedVar)); err == nil {
 		dispatch.HeartbeatEvery /= time.Duration(n)
-		// The zero of fast time is the same for all processes, and not long ago.
-		zero := time.Now().Truncate(24 * time.Hour)
+		zero := fastZero()
 		ledgerClock = func() time.Time { return zero.Add(time.Since(zero) * time.Duration(n)) }
 	}
 	if d, err := time.ParseDuration(os.Getenv(withinVar)); err == nil {

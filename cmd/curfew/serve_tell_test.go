@@ -43,7 +43,7 @@ mail: {server: "smtp://%s", from: portal@example.org}
 			s.hasten()
 			now, within := time.Now(), "20s" // of the database's time
 			if kind.engine == sqlite {       // whose time is ours, but for the ledger's
-				zero := now.Truncate(24 * time.Hour)
+				zero := fastZero()
 				now, within = zero.Add(fastTime*now.Sub(zero)), "1s"
 			}
 			const each = 30
