@@ -35,7 +35,7 @@ type stageSchedule struct {
 // schedules are those of the policy file.
 func (c *Curfew) schedules() ([]*stageSchedule, error) {
 	var out []*stageSchedule
-	for _, p := range stagesOf(c.file.Policies) {
+	for _, p := range c.timed() {
 		if p.Schedule == nil {
 			continue
 		}
@@ -44,7 +44,12 @@ func (c *Curfew) schedules() ([]*stageSchedule, error) {
 			return nil, &Error{Kind: KindConfig, Err: fmt.Errorf("policy %s: schedule: %w", stageWords(p), err)}
 		}
 		s := schedule.Schedule{Cron: cron, Location: p.Location()}
-		out = append(out, &stageSchedule{p: p, s: s, spec: scheduled(p, s)})
+		st := &stageSchedule{p: p, s: s, spec: scheduled(p, s)}
+		if d := c.tasks[p.Name]; isTask(p) && d != nil {
+			st.spec.RevisionID, st.spec.Revision = d.revision, d.body
+			st.spec.Cutoff = func(asOf time.Time) time.Time { return asOf }
+		}
+		out = append(out, st)
 	}
 	return out, nil
 }
@@ -118,7 +123,7 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 				continue
 			}
 			if err := e.tickOne(ctx, st, now); err != nil {
-				failed = append(failed, fmt.Errorf("policy %s: %w", stageWords(st.p), err))
+				failed = append(failed, fmt.Errorf("%s: %w", subjectWords(st.p), err))
 			}
 		}
 		if err := errors.Join(failed...); err != nil {
@@ -140,6 +145,14 @@ func (e *engine) schedules() ([]*stageSchedule, error) {
 		st.spec.Read = e.read
 	}
 	return stages, err
+}
+
+// subjectWords names what has a schedule.
+func subjectWords(p *policy.Policy) string {
+	if isTask(p) {
+		return "task " + p.Name
+	}
+	return "policy " + stageWords(p)
 }
 
 // takeEnded are the policies of which a run ended here since it was last asked.
@@ -196,6 +209,7 @@ func (e *engine) told(ctx context.Context, t ledger.Ticked) {
 	}
 	if len(t.Accepted) > 0 {
 		e.nudge()
+		e.nudgeCalls()
 	}
 }
 
