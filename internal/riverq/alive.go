@@ -32,6 +32,7 @@ type pulse struct {
 	silent  time.Time         // end of the last time without one that was long enough to look dead
 	silence time.Duration
 	count   atomic.Int64 // of beats
+	looks   atomic.Int64 // at queues
 }
 
 func newPulse(o Options, slots map[string]int) *pulse {
@@ -52,6 +53,7 @@ func (p *pulse) MetricEmit(_ context.Context, params *rivertype.HookMetricEmitPa
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.seen[m.Queue] = time.Now()
+		p.looks.Add(1)
 	}
 }
 
