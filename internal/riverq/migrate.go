@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/riverdriver/riversqlite"
@@ -41,7 +42,7 @@ func Migrate(ctx context.Context, db *sql.DB, sqlite bool, schema string) (err e
 	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrate the queue: %w", err)
 	}
-	if _, err := conn.ExecContext(ctx, makeAlive.on(sqlite, schema)); err != nil {
+	if _, err := conn.ExecContext(ctx, makeAlive.on(sqlite, schema, time.Time{})); err != nil {
 		return fmt.Errorf("migrate the queue: %w", err)
 	}
 	return nil
@@ -69,7 +70,7 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("migrate the queue: %w", errors.Join(err, verr))
 		}
 	}
-	if _, err := db.ExecContext(ctx, makeAlive.on(true, "")); err != nil {
+	if _, err := db.ExecContext(ctx, makeAlive.on(true, "", time.Time{})); err != nil {
 		return fmt.Errorf("migrate the queue: %w", err)
 	}
 	return nil
