@@ -96,9 +96,9 @@ func (x *executing) live(ctx context.Context, tx *sql.Tx, jobs []ledger.Holder) 
 }
 
 func liveAttempts(ctx context.Context, q *riverq.Client, tx *sql.Tx, jobs []ledger.Holder) ([]bool, error) {
-	refs := make([]riverq.AttemptRef, len(jobs))
+	refs := make([]riverq.JobAttempt, len(jobs))
 	for i, h := range jobs {
-		refs[i] = riverq.AttemptRef{ID: h.Job, Attempt: h.Attempt}
+		refs[i] = riverq.JobAttempt{ID: h.Job, Attempt: h.Attempt}
 	}
 	return q.RunningTx(ctx, tx, refs)
 }

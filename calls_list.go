@@ -75,8 +75,8 @@ func wireCall(r riverq.CallRecord) api.TaskCall {
 	if call.Argv == nil {
 		call.Argv = []string{}
 	}
-	if r.State == riverq.CallWaiting || r.State == riverq.CallRetrying {
-		call.NotBefore = orNil(r.At)
+	if r.State == riverq.Waiting || r.State == riverq.Retrying {
+		call.NotBefore = orNil(r.Due)
 	}
 	for _, text := range []*json.RawMessage{&call.Args, &call.Result} {
 		if len(*text) == 0 {
@@ -237,7 +237,7 @@ func (c *Curfew) Tasks(ctx context.Context, names ...string) ([]api.Task, error)
 
 // task is how one task is doing.
 func (k known) task(name string, d *definition, r ledger.TaskRecord, calls map[riverq.CallState]int64) api.Task {
-	t := api.Task{Name: name, Waiting: calls[riverq.CallWaiting], Running: calls[riverq.CallRunning], Retrying: calls[riverq.CallRetrying], Failed: calls[riverq.CallFailed]}
+	t := api.Task{Name: name, Waiting: calls[riverq.Waiting], Running: calls[riverq.Running], Retrying: calls[riverq.Retrying], Failed: calls[riverq.Failed]}
 	var problems, hints []string
 	if d == nil {
 		t.Kind = ofBody(r.Body)

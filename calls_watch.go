@@ -111,9 +111,9 @@ func (e *engine) findCall(ctx context.Context, run ledger.Run) error {
 	state, why, detail := ledger.Failed, "call_lost", fmt.Sprintf("its call %d is not in the queue any more", id)
 	if len(calls) > 0 {
 		switch call := calls[0]; call.State {
-		case riverq.CallFailed:
+		case riverq.Failed:
 			why, detail = "task_failed", fmt.Sprintf("attempt %d of %d: %s", call.Attempt, call.Attempts, call.Error)
-		case riverq.CallDiscarded:
+		case riverq.Discarded:
 			state, why, detail = ledger.Cancelled, "discarded", call.Reason
 		default: // one that succeeded has ended its run before
 			return nil

@@ -180,7 +180,7 @@ func (e *engine) step(ctx context.Context) (busy bool, err error) {
 	if _, err := e.callsOnce(ctx, false); err != nil {
 		return false, err
 	}
-	if err := e.queue.WakeDue(ctx); err != nil {
+	if err := e.queue.MakeDue(ctx); err != nil {
 		return false, err
 	}
 	idle, err := e.queue.Idle(ctx)

@@ -129,6 +129,18 @@ func (h *hand) doubtful() bool {
 		h.p.silent.After(h.since) || now.Sub(h.p.beaten) > h.p.silence/2
 }
 
+// busy reports whether anything executes.
+func (p *pulse) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.taken {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // free gives the slot of a job that hangs to another.
 func (p *pulse) free(job int64) {
 	p.mu.Lock()

@@ -29,6 +29,12 @@ func (e *FinalError) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *FinalError) Unwrap() error { return e.Err }
 
+// DroppedError is what Do returns for a call that is not to be done any more: it is
+// discarded, for the reason.
+type DroppedError struct{ Reason string }
+
+func (e *DroppedError) Error() string { return e.Reason }
+
 // longestError is what is kept of an error's text, and longestOutput of an output.
 const (
 	longestError  = 8 << 10
@@ -73,6 +79,9 @@ func (w *callWorker) Work(ctx context.Context, job *river.Job[callArgs]) error {
 	if err == nil {
 		w.c.keep(ctx, a, output)
 		return nil
+	}
+	if dropped := (*DroppedError)(nil); errors.As(err, &dropped) {
+		return w.c.discard(ctx, a, dropped.Reason)
 	}
 	return w.c.report(ctx, a, err)
 }

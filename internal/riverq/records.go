@@ -261,7 +261,8 @@ func (c *Client) CallStats(ctx context.Context) (map[string]map[CallState]int64,
 
 // RetryTx gives calls that failed for good a fresh set of attempts, the first of them
 // at once. One whose key, or run, an open call has stays failed, and of several with
-// one key only the newest is retried. tx is the caller's. Wake the queues after.
+// one key only the newest is retried. It is no run's any more: that one has ended.
+// tx is the caller's. Wake the queues after.
 func (c *Client) RetryTx(ctx context.Context, tx *sql.Tx, f CallFilter) (int64, error) {
 	if f.State != "" && f.State != Failed {
 		return 0, nil
@@ -274,7 +275,8 @@ func (c *Client) RetryTx(ctx context.Context, tx *sql.Tx, f CallFilter) (int64, 
 	open := c.pick(`AND NOT EXISTS (SELECT 1 FROM %river_job AS o WHERE o.unique_key = j.unique_key AND o.id <> j.id
 			AND o.state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))`, `AND NOT EXISTS (SELECT 1 FROM river_job AS o
 			WHERE o.unique_key = j.unique_key AND o.id <> j.id AND o.state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))`)
-	q := `UPDATE %river_job AS j SET state = 'available', attempt = 0, finalized_at = NULL, scheduled_at = @now
+	q := `UPDATE %river_job AS j SET state = 'available', attempt = 0, finalized_at = NULL, scheduled_at = @now, args = ` +
+		c.pick(`(args - 'run') || '{"cause": "retry"}'`, `jsonb_set(jsonb_remove(args, '$.run'), '$.cause', 'retry')`) + `
 		WHERE id IN (SELECT max(id) FROM (SELECT id, unique_key FROM %river_job WHERE ` + where + ` ORDER BY id DESC` + limit(f) + `) AS f
 			GROUP BY coalesce(unique_key, ` + c.pick(`id::text::bytea`, `id`) + `)) AND state IN ('discarded', 'cancelled') ` + open
 	return c.changed(c.execOn(ctx, tx, text{q, q}, args...))

@@ -274,7 +274,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("an id of %d characters, at most %d", len(o.ID), maxID)
 	case o.Workers == 0 && o.Reserved == 0 && len(o.Queues) == 0:
 		return nil // only inserts
-	case o.Reserved < 1 || o.Reserved > o.Workers:
+	case o.Workers > 0 && o.Reserved < 1 || o.Reserved > o.Workers:
 		return fmt.Errorf("%d workers, %d of them reserved: at least one, at most all of them", o.Workers, o.Reserved)
 	case o.Execute == nil && o.Workers > o.Reserved:
 		return errors.New("workers for batches and nothing to execute them")
@@ -332,7 +332,7 @@ func (c *Client) Start(ctx context.Context) error {
 	switch {
 	case c.started:
 		return errors.New("start the queue: it was started before")
-	case c.o.Workers == 0:
+	case c.o.Workers == 0 && len(c.o.Queues) == 0:
 		return errors.New("start the queue: this client only inserts")
 	}
 	if err := migrated(ctx, c.o.DB, c.o.SQLite, c.o.Schema); err != nil {
