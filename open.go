@@ -33,7 +33,7 @@ type Options struct {
 	// ledger that is gone with the Curfew, for tests.
 	Ledger string
 	Tasks  []*task.Task // what the application does itself; their crons may come from the environment, see EnvPrefix
-	// EnvPrefix replaces CURFEW in the names of variables: PORTAL gives PORTAL_TASK_CLEAR_SESSIONS_CRON.
+	// EnvPrefix replaces CURFEW_ in the names of variables: PORTAL_ gives PORTAL_TASK_CLEAR_SESSIONS_CRON.
 	EnvPrefix string
 	// Getenv replaces os.LookupEnv for these variables.
 	Getenv func(string) (string, bool)

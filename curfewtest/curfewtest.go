@@ -110,9 +110,9 @@ func (k *Kit) App() *curfew.Curfew { return k.app }
 // Now is the time by the kit's clock.
 func (k *Kit) Now() time.Time { return k.clock.get() }
 
-// Tx runs fn in a transaction on the ledger's database, for DeferTx: it commits when fn returns nil, and is rolled back otherwise.
-// fn's error is returned.
-func (k *Kit) Tx(fn func(tx *sql.Tx) error) error {
+// DB is the ledger's database, in which a test may make the application's tables: as in a deployment where both are in one. It has
+// one connection, so whoever has a transaction open keeps everybody else waiting.
+func (k *Kit) DB() *sql.DB {
 	k.t.Helper()
 	ctx, cancel := k.context()
 	defer cancel()
@@ -120,7 +120,16 @@ func (k *Kit) Tx(fn func(tx *sql.Tx) error) error {
 	if err != nil {
 		k.t.Fatalf("curfew: %v", err)
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	return db
+}
+
+// Tx runs fn in a transaction on the ledger's database, for DeferTx: it commits when fn returns nil, and is rolled back otherwise.
+// fn's error is returned.
+func (k *Kit) Tx(fn func(tx *sql.Tx) error) error {
+	k.t.Helper()
+	ctx, cancel := k.context()
+	defer cancel()
+	tx, err := k.DB().BeginTx(ctx, nil)
 	if err != nil {
 		k.t.Fatalf("curfew: %v", err)
 	}
