@@ -48,7 +48,7 @@ func (c *Curfew) TaskCalls(ctx context.Context, f TaskCallFilter) ([]api.TaskCal
 		return nil, ledgerError(err)
 	}
 	for _, r := range found {
-		calls = append(calls, wireCall(r))
+		calls = append(calls, wireTaskCall(r))
 	}
 	return calls, nil
 }
@@ -65,8 +65,8 @@ func (c *Curfew) TaskCall(ctx context.Context, id int64) (api.TaskCall, error) {
 	return calls[0], nil
 }
 
-// wireCall is a call as it is shown.
-func wireCall(r riverq.CallRecord) api.TaskCall {
+// wireTaskCall is a call as it is shown.
+func wireTaskCall(r riverq.CallRecord) api.TaskCall {
 	call := api.TaskCall{
 		ID: r.ID, Task: r.Task, State: string(r.State), Cause: r.Cause, ScheduledAt: orNil(r.Scheduled), Run: r.Run, Args: r.Args, Argv: r.Argv, Key: r.Key,
 		Attempt: r.Attempt, Attempts: r.Attempts, Error: r.Error, Result: r.Output, CreatedAt: r.Created.UTC(), StartedAt: orNil(r.Started), EndedAt: orNil(r.Ended),
