@@ -232,7 +232,7 @@ func (e *outputError) Unwrap() error { return e.err }
 // command is the task's command with its secrets in place.
 func (d *definition) command(c *Curfew) (task.Command, error) {
 	s := d.spec
-	cmd := task.Command{Argv: s.Command, Dir: c.beside(s.Dir), KillAfter: s.KillAfter, RetryCodes: s.RetryCodes, FailCodes: s.FailCodes}
+	cmd := task.Command{Argv: s.Command, Dir: c.file.TaskDir(s), KillAfter: s.KillAfter, RetryCodes: s.ExitCodes.Retry, FailCodes: s.ExitCodes.Fail}
 	for _, name := range sortedKeys(s.Env) {
 		value, err := c.file.Expand(s.Env[name])
 		if err != nil {

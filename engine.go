@@ -75,8 +75,9 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	}
 	x := &executing{c: c, l: l, queue: func() *riverq.Client { return e.queue }, owner: e.owner, begun: e.calling.begin}
 	o := riverq.Options{DB: e.qdb.DB, SQLite: e.qdb.SQLite, Schema: e.qdb.Schema, ID: e.owner, Logger: c.log, Clock: c.queueClock(e.qdb),
-		Workers: c.file.Engine.Workers, Reserved: c.file.Engine.Reserved, Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2,
+		Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2,
 		Tasks: c.TaskNames(), Do: x.do, Queues: maps.Clone(c.file.Engine.Queues)}
+	o.Workers, o.Reserved = c.workers()
 	if o.Queues == nil {
 		o.Queues = map[string]int{}
 	}
@@ -90,6 +91,16 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 		return nil, errors.Join(ledgerError(err), e.qdb.Close())
 	}
 	return e, nil
+}
+
+// workers are how many this process has, and how many of them cleanup may never take: all, where there are no policies, and one at
+// least.
+func (c *Curfew) workers() (all, reserved int) {
+	all, reserved = c.file.Engine.Workers, max(1, c.file.Engine.Reserved)
+	if len(c.file.Policies) == 0 {
+		return all, all
+	}
+	return max(all, reserved+1), reserved
 }
 
 // run works until ctx is done, then lets what is in hand end.

@@ -91,15 +91,16 @@ func New(opts Options) (*Curfew, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.file, c.stray = file, file.StrayEnv(os.Environ(), opts.EnvPrefix)
+		var own []string
+		for _, t := range opts.Tasks {
+			own = append(own, t.Name())
+		}
+		c.file, c.stray = file, file.StrayEnv(os.Environ(), opts.EnvPrefix, own...)
 	}
 	var err error
 	if c.tasks, err = define(c.file, opts.Tasks, opts.EnvPrefix, lookup); err != nil {
 		return nil, err
 	}
-	c.stray = slices.DeleteFunc(c.stray, func(v policy.StrayVariable) bool {
-		return slices.ContainsFunc(opts.Tasks, func(t *task.Task) bool { return policy.TaskVariable(t.Name(), opts.EnvPrefix) == v.Name })
-	})
 	return c, nil
 }
 

@@ -135,7 +135,7 @@ func (g *region) stopPool() {
 
 func (g *region) dispatcher() *Curfew {
 	g.Helper()
-	c, err := Open(g.Context(), g.elsewhere())
+	c, err := New(g.elsewhere())
 	if err != nil {
 		g.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"curfew.dev/curfew/api"
@@ -79,14 +78,14 @@ func ofApplication(t *task.Task, prefix string, lookup func(string) (string, boo
 		return nil, fmt.Errorf("a task is nil")
 	}
 	d := &definition{name: t.Name(), kind: api.TaskGo, fn: t, o: t.Options().WithDefaults()}
-	variable := policy.TaskVariable(d.name, prefix)
-	if cron, ok := lookup(variable); ok {
-		if strings.TrimSpace(cron) == "" {
-			return nil, fmt.Errorf("task %s: %s is empty: unset it, or give a cron expression", d.name, variable)
-		}
-		if err := policy.CheckCron(cron); err != nil {
-			return nil, fmt.Errorf("task %s: %s: %w", d.name, variable, err)
-		}
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	cron, ok, err := policy.TaskCron(d.name, lookup, prefix)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
 		d.o.Cron = cron
 	} else if d.o.Cron != "" {
 		if err := policy.CheckCron(d.o.Cron); err != nil {
@@ -210,13 +209,5 @@ func (c *Curfew) named(name string) (*policy.Policy, error) {
 
 // isTask reports whether what has a schedule is a task.
 func isTask(p *policy.Policy) bool { return p.Mode == ledger.ModeTask }
-
-// beside is a folder of the policy file's, from which relative ones start.
-func (c *Curfew) beside(dir string) string {
-	if filepath.IsAbs(dir) || c.file.Path == "" {
-		return dir
-	}
-	return filepath.Join(filepath.Dir(c.file.Path), dir)
-}
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -102,7 +102,7 @@ func (c Command) Run(ctx context.Context, info Info, args json.RawMessage, more 
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("the command was not started: %w", err)
 	}
-	input, err := stdinOf(info, args)
+	input, err := info.Input(args)
 	if err != nil {
 		return "", Fail(err)
 	}
@@ -241,8 +241,9 @@ func (p *process) wait(ctx context.Context, killAfter time.Duration) (ended stri
 	return ended
 }
 
-// stdinOf is the document on the program's standard input.
-func stdinOf(info Info, args json.RawMessage) ([]byte, error) {
+// Input is the call as JSON: what a command reads on its standard input, and a
+// request has as its body where it has no other.
+func (info Info) Input(args json.RawMessage) ([]byte, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("null")
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -123,5 +124,25 @@ func (l *Ledger) connectPostgres(ctx context.Context, dsn string) error {
 	if err := l.write.PingContext(ctx); err != nil {
 		return errors.Join(fmt.Errorf("open the ledger: %w", err), l.write.Close())
 	}
+	return nil
+}
+
+var memories atomic.Int64
+
+// connectMemory opens a database in memory, which the connections of this ledger share.
+func (l *Ledger) connectMemory(ctx context.Context) (err error) {
+	name := fmt.Sprintf("file:/curfew-%d?vfs=memdb&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)", memories.Add(1))
+	if l.write, err = sql.Open("sqlite", name+"&_txlock=immediate"); err != nil {
+		return err
+	}
+	l.write.SetMaxOpenConns(1)
+	if err := l.write.PingContext(ctx); err != nil {
+		return errors.Join(err, l.write.Close())
+	}
+	if l.read, err = sql.Open("sqlite", name+"&_pragma=query_only(1)"); err != nil {
+		return errors.Join(err, l.write.Close())
+	}
+	l.read.SetMaxOpenConns(sqliteReaders)
+	l.read.SetMaxIdleConns(sqliteReaders)
 	return nil
 }

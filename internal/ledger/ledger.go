@@ -29,6 +29,8 @@ type Options struct {
 	// Clock replaces the machine's clock, which is a SQLite ledger's clock.
 	// PostgreSQL is asked for its own and ignores this. Default time.Now.
 	Clock func() time.Time
+	// Memory is a SQLite ledger in memory instead of URL.
+	Memory bool
 }
 
 // Ledger is an open ledger, safe for concurrent use.
@@ -71,6 +73,10 @@ func connect(ctx context.Context, opts Options) (*Ledger, error) {
 	}
 	if l.clock == nil {
 		l.clock = time.Now
+	}
+	if opts.Memory {
+		l.sqlite = true
+		return l, l.connectMemory(ctx)
 	}
 	// The URL may hold a password: it appears in no message of ours.
 	switch scheme, rest, _ := strings.Cut(opts.URL, ":"); scheme {

@@ -90,10 +90,14 @@ func (l *Ledger) OpenCalls(ctx context.Context) ([]Run, error) {
 }
 
 func (l *Ledger) BeginCall(ctx context.Context, id, owner string) (Run, error) {
-	if _, err := l.Start(ctx, id, nil); err != nil {
+	was, err := l.Get(ctx, id)
+	if err != nil {
 		return Run{}, err
 	}
-	err := l.tx(ctx, func(t *txn) error {
+	if _, err := l.Start(ctx, id, was.Plan); err != nil {
+		return Run{}, err
+	}
+	err = l.tx(ctx, func(t *txn) error {
 		now, err := t.clock(ctx)
 		if err != nil {
 			return err

@@ -78,6 +78,9 @@ func (w *callWorker) Work(ctx context.Context, job *river.Job[callArgs]) error {
 	}
 	if err == nil {
 		w.c.keep(ctx, a, output)
+		if w.c.o.Clock != nil {
+			return w.c.complete(ctx, job)
+		}
 		return nil
 	}
 	if dropped := (*DroppedError)(nil); errors.As(err, &dropped) {
