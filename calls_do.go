@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"curfew.dev/curfew/internal/deliver"
@@ -208,26 +207,12 @@ func (d *definition) do(ctx context.Context, c *Curfew, a riverq.Attempt, stdout
 		return nil, task.Fail(err)
 	}
 	tail, err := cmd.Run(ctx, info, a.Args, a.Argv, stdout)
-	if err != nil && strings.TrimSpace(tail) != "" {
-		err = &outputError{err, tail}
-	}
 	if tail == "" {
 		return nil, err
 	}
 	out, merr := json.Marshal(tail)
 	return out, errors.Join(err, merr)
 }
-
-// outputError is a command's failure with the end of what it printed.
-type outputError struct {
-	err  error
-	tail string
-}
-
-func (e *outputError) Error() string {
-	return e.err.Error() + "; it printed:\n" + strings.TrimRight(e.tail, "\n")
-}
-func (e *outputError) Unwrap() error { return e.err }
 
 // command is the task's command with its secrets in place.
 func (d *definition) command(c *Curfew) (task.Command, error) {

@@ -28,7 +28,7 @@ func (e *engine) watchCalls(ctx context.Context, beat func()) error {
 	looked := time.Now()
 	for {
 		thorough := time.Since(looked) >= lostEvery
-		if _, err := e.callsOnce(ctx, thorough); err != nil {
+		if err := e.callsOnce(ctx, thorough); err != nil {
 			return err
 		}
 		if thorough {
@@ -44,11 +44,11 @@ func (e *engine) watchCalls(ctx context.Context, beat func()) error {
 	}
 }
 
-// callsOnce looks once after the periodic calls of the tasks that this process knows, and reports how many are open.
-func (e *engine) callsOnce(ctx context.Context, thorough bool) (open int, err error) {
+// callsOnce looks once after the periodic calls of the tasks that this process knows.
+func (e *engine) callsOnce(ctx context.Context, thorough bool) error {
 	runs, err := e.l.OpenCalls(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	e.callsOver(runs)
 	for _, run := range runs {
@@ -56,7 +56,6 @@ func (e *engine) callsOnce(ctx context.Context, thorough bool) (open int, err er
 		if d == nil { // another process's
 			continue
 		}
-		open++
 		switch {
 		case len(run.Plan) == 0:
 			err = e.enqueueCall(ctx, d, run)
@@ -64,10 +63,10 @@ func (e *engine) callsOnce(ctx context.Context, thorough bool) (open int, err er
 			err = e.findCall(ctx, run)
 		}
 		if err != nil {
-			return open, fmt.Errorf("task %s: %w", run.Policy, err)
+			return fmt.Errorf("task %s: %w", run.Policy, err)
 		}
 	}
-	return open, nil
+	return nil
 }
 
 // nudgeCalls has the periodic calls looked after at once.

@@ -123,6 +123,8 @@ func (c *Curfew) Drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.queue.Release()
+	defer e.queue.Hold()
 	for {
 		busy, err := e.step(ctx)
 		if err != nil || !busy {
@@ -139,6 +141,7 @@ func (c *Curfew) stepping(ctx context.Context) (*engine, error) {
 	if c.emb.Load() == nil {
 		err := c.embed(ctx, true, func(s *service, e *engine, begun func()) error {
 			told := s.end.told
+			e.queue.Hold()
 			err := e.begin(told)
 			if err == nil {
 				begun()
@@ -164,20 +167,28 @@ func (e *engine) step(ctx context.Context) (busy bool, err error) {
 			return false, err
 		}
 	}
+	// What ends from here on may let something else begin that the ticks below did not see.
+	still, err := e.queue.Idle(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, before := e.draining("")
 	now, err := e.l.Now(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, st := range e.stepStages {
-		if err := e.tickOne(ctx, st, now); err != nil {
+		did, err := e.tickOne(ctx, st, now)
+		if err != nil {
 			return false, err
 		}
+		still = still && !did
 	}
 	runs, err := e.superviseOnce(ctx)
 	if err != nil {
 		return false, err
 	}
-	if _, err := e.callsOnce(ctx, false); err != nil {
+	if err := e.callsOnce(ctx, false); err != nil {
 		return false, err
 	}
 	if err := e.queue.MakeDue(ctx); err != nil {
@@ -187,8 +198,8 @@ func (e *engine) step(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, draining := e.draining("")
-	return runs > 0 || draining > 0 || !idle, nil
+	_, after := e.draining("")
+	return runs > 0 || before > 0 || after > 0 || !still || !idle, nil
 }
 
 // NextDue is the next instant, after the ledger's now, at which Drain would find something to do: one of a schedule, or of a call

@@ -122,7 +122,7 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 			if !ended[st.p.Name] && !st.next.IsZero() && now.Before(st.next) && now.Sub(st.ticked).Abs() < tidyEvery {
 				continue
 			}
-			if err := e.tickOne(ctx, st, now); err != nil {
+			if _, err := e.tickOne(ctx, st, now); err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", subjectWords(st.p), err))
 			}
 		}
@@ -164,12 +164,14 @@ func (e *engine) takeEnded() map[string]bool {
 	return ended
 }
 
-func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) error {
+// tickOne reports whether there was something to do.
+func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) (did bool, err error) {
 	for {
 		t, err := e.l.Tick(ctx, st.spec)
 		if err != nil {
-			return err
+			return did, err
 		}
+		did = did || len(t.Accepted)+len(t.Ended) > 0
 		e.told(ctx, t)
 		if t.Older != st.older {
 			if st.older = t.Older; st.older {
@@ -186,7 +188,7 @@ func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) 
 	} else {
 		st.next = now.Add(tidyEvery)
 	}
-	return nil
+	return did, nil
 }
 
 // told logs what a tick did.

@@ -197,7 +197,7 @@ func (l *Ledger) fillHealth(ctx context.Context, h *StageHealth) (err error) {
 		}
 		return r, err
 	}
-	if h.LastOK, err = first(`mode = 'enforce' AND state = 'succeeded' ORDER BY as_of DESC, accepted_at DESC`); err != nil {
+	if h.LastOK, err = first(`mode <> 'shadow' AND state = 'succeeded' ORDER BY as_of DESC, accepted_at DESC`); err != nil {
 		return err
 	}
 	if h.Last, err = first(`ended_at IS NOT NULL ORDER BY ended_at DESC, id`); err != nil {

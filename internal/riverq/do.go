@@ -76,8 +76,8 @@ func (w *callWorker) Work(ctx context.Context, job *river.Job[callArgs]) error {
 	if hand.doubtful() && w.c.overtaken(ctx, me) {
 		return w.c.drop(ctx, a)
 	}
+	w.c.keep(ctx, a, output) // of one that failed too: it may say why
 	if err == nil {
-		w.c.keep(ctx, a, output)
 		if w.c.o.Clock != nil {
 			return w.c.complete(ctx, job)
 		}

@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -153,6 +154,7 @@ type Client struct {
 	river *river.Client[*sql.Tx]
 	pulse *pulse
 	woken woken
+	held  atomic.Bool // fetches nothing
 	told  sync.Map // by job id: how long it is to be left alone, see PutOffError
 
 	margin   time.Duration     // rescueMargin
@@ -214,7 +216,7 @@ func New(o Options) (*Client, error) {
 	if o.Clock != nil {
 		cfg.Test.Time = clock(o.Clock)
 	}
-	if o.Workers > 0 {
+	if len(slots) > 0 {
 		cfg.Queues = map[string]river.QueueConfig{}
 		for queue, n := range slots {
 			cfg.Queues[queue] = river.QueueConfig{MaxWorkers: n}
@@ -225,9 +227,9 @@ func New(o Options) (*Client, error) {
 	}
 	var err error
 	if o.SQLite {
-		c.river, err = river.NewClient(waking{riversqlite.New(o.DB), c.woken}, cfg)
+		c.river, err = river.NewClient(waking{riversqlite.New(o.DB), c.woken, c}, cfg)
 	} else {
-		c.river, err = river.NewClient(waking{riverdatabasesql.New(o.DB), c.woken}, cfg)
+		c.river, err = river.NewClient(waking{riverdatabasesql.New(o.DB), c.woken, c}, cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
@@ -253,10 +255,9 @@ func (c *Client) now() time.Time {
 // executes of each at once.
 func (o *Options) slots() map[string]int {
 	slots := map[string]int{}
-	if o.Workers == 0 {
-		return slots
+	if o.Reserved > 0 {
+		slots[Interactive] = o.Reserved
 	}
-	slots[Interactive] = o.Reserved
 	if o.Workers > o.Reserved {
 		slots[Cleanup] = o.Workers - o.Reserved
 	}

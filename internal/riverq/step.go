@@ -8,7 +8,33 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 )
+
+// Hold has a client that works fetch nothing until Release, which has it look at all
+// queues: it is for who drives the clock.
+func (c *Client) Hold() { c.held.Store(true) }
+
+// Release ends Hold.
+func (c *Client) Release() {
+	c.held.Store(false)
+	c.woken.wakeAll()
+}
+
+func (d waking) GetExecutor() riverdriver.Executor { return holding{d.Driver.GetExecutor(), d.c} }
+
+// holding is where River fetches.
+type holding struct {
+	riverdriver.Executor
+	c *Client
+}
+
+func (h holding) JobGetAvailable(ctx context.Context, params *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+	if h.c.held.Load() {
+		return &riverdriver.JobGetAvailableResult{}, nil
+	}
+	return h.Executor.JobGetAvailable(ctx, params)
+}
 
 // Idle reports whether nothing that this client could execute is due or executing.
 // It is for who drives the clock, and waits until all is done.

@@ -79,6 +79,7 @@ func (w woken) take() (string, bool) {
 type waking struct {
 	riverdriver.Driver[*sql.Tx]
 	woken woken
+	c     *Client
 }
 
 func (waking) SupportsListener() bool     { return true }
