@@ -171,5 +171,6 @@ func (c *Client) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err = errors.Join(err, one.Close()); err != nil {
 		return nil, err
 	}
+	cfg.OnNotification = nil // or it would be told to the connection that this came from
 	return pgx.ConnectConfig(ctx, cfg)
 }

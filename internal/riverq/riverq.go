@@ -194,6 +194,9 @@ func New(o Options) (*Client, error) {
 	for _, task := range o.Tasks {
 		river.AddWorkerArgs(workers, callArgs{task: task}, &callWorker{c: c, task: task})
 	}
+	if o.Execute == nil && len(o.Tasks) == 0 {
+		river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[none]) error { return nil })) // River will not start without
+	}
 	cfg := &river.Config{
 		ID:                          c.id,
 		Schema:                      o.Schema,
@@ -236,6 +239,11 @@ func New(o Options) (*Client, error) {
 	}
 	return c, nil
 }
+
+// none is a kind of which there are no jobs.
+type none struct{}
+
+func (none) Kind() string { return "curfew_nothing" }
 
 // clock is Options.Clock as River asks for it.
 type clock func() time.Time
