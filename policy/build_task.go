@@ -74,7 +74,7 @@ func (b *builder) ofCommands(at *node, field string) {
 // sense only together.
 func (b *builder) sideBySide(t *Task, raw *rawTask, file *rawFile) {
 	if raw.Concurrency.set() {
-		t.Concurrency = b.bounded(raw.Concurrency, 1, 1, 1000)
+		t.Concurrency = b.count(raw.Concurrency, 1000)
 	}
 	t.Overlap = "skip"
 	if t.Concurrency > 1 {
@@ -248,9 +248,17 @@ func (b *builder) queues(raw numbers) map[string]int {
 		case !queueName.MatchString(name) || len(name) > 63:
 			b.fail(q.name, q.value.field, "this is no name of a queue", "use lower-case letters and digits, with single _ and - between them, at most 63")
 		}
-		out[name] = b.bounded(q.value, 1, 1, 256)
+		out[name] = b.count(q.value, 256)
 	}
 	return out
+}
+
+// count is a number that is not there by default.
+func (b *builder) count(i integer, most int) int {
+	if i.value < 1 || i.value > most {
+		b.bad(i.leaf, &fault{fmt.Sprintf("it must be from 1 to %d", most), "or leave it out"})
+	}
+	return i.value
 }
 
 func (b *builder) retention(raw *rawRetention) Retention {
@@ -270,7 +278,7 @@ func (b *builder) tasks(raw *rawFile) []*Task {
 		all = append(all, b.task(name, raw.Tasks[name], raw))
 	}
 	if len(raw.Tasks) > 0 || b.failed("tasks") {
-		if raw.Databases == nil && len(raw.Policies) > 0 && !b.failed("databases") {
+		if raw.Databases == nil && raw.Policies != nil && !b.failed("databases") {
 			b.missing(raw.place, "databases", "policies need one: databases: {main: {url: …}}")
 		}
 		return all

@@ -110,6 +110,9 @@ var actionSecret = regexp.MustCompile(`\.action\.(notify\.webhook\.(url|secret)|
 // operator's choice.
 func (r *reader) hideSecrets(root *node) {
 	walk(root, nil, func(n *node, path []string) {
+		if n.kind == scalarNode && len(path) >= 3 && path[0] == "tasks" && strings.HasPrefix(path[2], "env") && !isVariable(path) {
+			r.blank[n.line] = true // a list of A=b, or environment: {A: b}, is refused, and a secret none the less
+		}
 		if n.kind != scalarNode || !isSecret(path) {
 			return
 		}
