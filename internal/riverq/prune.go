@@ -77,3 +77,13 @@ func (c *Client) stamp(t time.Time) any {
 	}
 	return t
 }
+
+// OldCalls counts what PruneCalls would remove.
+func (c *Client) OldCalls(ctx context.Context, succeededBefore, failedBefore time.Time) (succeeded, failed int64, err error) {
+	q := `SELECT COALESCE(sum(CASE WHEN state = 'completed' AND finalized_at < $1 THEN 1 ELSE 0 END), 0),
+		COALESCE(sum(CASE WHEN state IN ('discarded', 'cancelled') AND finalized_at < $2 THEN 1 ELSE 0 END), 0) FROM %river_job WHERE kind LIKE 'task:%'`
+	if err := c.o.DB.QueryRowContext(ctx, c.sql(q, q), c.stamp(succeededBefore), c.stamp(failedBefore)).Scan(&succeeded, &failed); err != nil {
+		return 0, 0, fmt.Errorf("count old calls: %w", err)
+	}
+	return succeeded, failed, nil
+}
