@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 		"internal/ledger", "internal/target", "internal/dispatch", "internal/worker", "internal/alert", "internal/web", "internal/pool", "internal/deliver",
 	},
 	"cmd/curfew": {"", "api", "internal/demo"}, // the demo brings its own library
+	"curfewtest": {"", "api", "policy", "task"},
 
 	"internal/bench":     {"internal/riverq"}, // it measures the program from outside; but its queue beside plain River, with no process in between
 	"internal/dbtest":    {},
@@ -56,6 +57,7 @@ var mayImport = map[string][]string{
 	// What an outside program could import, and what the examples have in common.
 	"examples/internal/stage": {},
 	"examples/sessions":       {"", "api", "examples/internal/stage"},
+	"examples/portal":         {"", "api", "task", "curfewtest"},
 }
 
 // testsMayImport is what a package's tests may import on top.
@@ -79,12 +81,12 @@ var confined = []struct {
 	{"github.com/wneessen/", []string{"internal/deliver"}, false},
 
 	// The databases' drivers.
-	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/riverq", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
-	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
-	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
+	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/riverq", "internal/dbtest", "internal/bench", "examples/sessions", "examples/portal"}, true},
+	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions", "examples/portal"}, true},
+	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions", "examples/portal"}, true},
 
 	// What only tests need does not go into the binary.
-	{"testing", []string{"internal/dbtest", "internal/mailtest"}, true},
+	{"testing", []string{"internal/dbtest", "internal/mailtest", "curfewtest"}, true},
 	{modulePath + "/internal/dbtest", nil, true},
 	{modulePath + "/internal/mailtest", nil, true},
 	{"github.com/google/go-cmp/", nil, true},
@@ -257,7 +259,7 @@ func TestImportsCatches(t *testing.T) {
 		{"internal/worker/a.go", "github.com/jackc/pgx/v5/stdlib", "only internal/target, internal/ledger"},
 		{"internal/worker/a_test.go", "github.com/jackc/pgx/v5/stdlib", ""},
 		{"internal/target/a.go", "modernc.org/sqlite/lib", ""},
-		{"policy/a.go", "testing/fstest", "only internal/dbtest, internal/mailtest may"},
+		{"policy/a.go", "testing/fstest", "only internal/dbtest, internal/mailtest, curfewtest may"},
 		{"policy/a.go", "pgregory.net/rapid", "for tests only"},
 		{"policy/a_test.go", "pgregory.net/rapid", ""},
 		{"policy/testdata/a.go", ours + "internal/ledger", ""},
