@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+var info = task.Info{Task: "core.clear", ID: 7, Scheduled: time.Date(2026, 3, 2, 3, 42, 0, 0, time.FixedZone("", 3600)), Attempt: 2, Attempts: 5, Run: "run"}
+
 type member struct {
 	Address string `json:"address"`
 	Level   int    `json:"level,omitempty"`
@@ -102,7 +104,7 @@ func TestPanic(t *testing.T) {
 		_ = call.SetResult(1)
 		switch call.Args {
 		case "nil map":
-			map[string]int(nil)["a"] = 1
+			func(m map[string]int) { m["a"] = 1 }(nil)
 		case "final":
 			panic(task.Fail(errors.New("x")))
 		}
