@@ -146,7 +146,7 @@ func (m *months) runs(rows *sql.Rows, err error) error {
 // StageHealth is how a stage has fared lately.
 type StageHealth struct {
 	Policy, Stage string
-	LastOK        Run // the succeeded enforce run with the latest as_of; its ID is "" when there is none
+	LastOK        Run // the succeeded run, no shadow one, with the latest as_of; its ID is "" when there is none
 	Last          Run // the last accepted run that has ended, in whatever mode and state; its ID is "" when there is none
 	// Missed, Failed and Expired count the occurrences after the as_of of LastOK, and after the last occurrence that ended
 	// as ok or shadow.

@@ -29,7 +29,7 @@ type Options struct {
 	// Clock replaces the machine's clock, which is a SQLite ledger's clock.
 	// PostgreSQL is asked for its own and ignores this. Default time.Now.
 	Clock func() time.Time
-	// Memory is a SQLite ledger in memory instead of URL.
+	// Memory has a SQLite ledger in memory instead of what URL says: no other process sees it, and Close is its end. For tests.
 	Memory bool
 }
 
@@ -39,7 +39,8 @@ type Ledger struct {
 	// write has one connection on SQLite: its writers queue here, in order,
 	// rather than in SQLite's busy loop, which is neither fair nor cheap.
 	write *sql.DB
-	read  *sql.DB // the same as write on PostgreSQL
+	read  *sql.DB   // the same as write on PostgreSQL
+	keep  *sql.Conn // of a ledger in memory: it lasts as long as a connection to it
 	log   *slog.Logger
 	actor string
 	clock func() time.Time
@@ -123,6 +124,9 @@ func (l *Ledger) Close() error {
 	var errs []error
 	for _, s := range l.hot {
 		errs = append(errs, s.Close())
+	}
+	if l.keep != nil {
+		errs = append(errs, l.keep.Close())
 	}
 	if l.read != nil && l.read != l.write {
 		errs = append(errs, l.read.Close())
