@@ -49,6 +49,7 @@ CREATE INDEX fine_of_loan ON fine (loan_id)`
 const (
 	nobody  = 1                  // the patron who stands for nobody
 	accused = 17                 // the one whom a court is interested in
+	reader  = 20                 // one who has chosen that nothing is forgotten
 	domain  = "@patrons.example" // of every e-mail address, so that one would be found where none belongs
 )
 
@@ -191,8 +192,11 @@ func makeUp(n int, night time.Time, at func(time.Time) any) (s season) {
 	s.patrons = append(s.patrons, []any{nobody, "Former patron", "", "default"})
 	for id := nobody + 1; id <= patrons; id++ {
 		choice := pick("default", "default", "default", "never", "forever")
-		if id == accused {
+		switch id {
+		case accused:
 			choice = "default"
+		case reader:
+			choice = "forever"
 		}
 		s.patrons = append(s.patrons, []any{id, pick("Ada", "Ben", "Zoë", "Ödön", "Mary") + " " + pick("Arden", "Quist", "O'Hara", "Weiß"), fmt.Sprintf("p%d%s", id, domain), choice})
 	}
@@ -211,7 +215,9 @@ func makeUp(n int, night time.Time, at func(time.Time) any) (s season) {
 		}
 		returned := night.Add(-time.Duration(rnd.Int64N(int64(4 * 365 * day)))).Truncate(time.Second)
 		if id <= len(bounds) {
-			returned = bounds[id-1]
+			if returned = bounds[id-1]; id > 6 {
+				patron = reader
+			}
 		}
 		var back, note any = at(returned), nil
 		if rnd.IntN(40) == 0 && id > len(bounds) {
@@ -222,7 +228,7 @@ func makeUp(n int, night time.Time, at func(time.Time) any) (s season) {
 		}
 		s.loans = append(s.loans, []any{id, 1 + rnd.IntN(items), patron, pick("adult", "adult", "child", "senior"), fmt.Sprintf("%05d", 10000+rnd.IntN(80000)),
 			pick("Main", "North", "Harbour"), at(returned.Add(-time.Duration(1+rnd.IntN(28)) * day)), back, note})
-		for back != nil && rnd.IntN(12) == 0 {
+		for back != nil && id > len(bounds) && rnd.IntN(12) == 0 {
 			var paid any = at(returned.Add(time.Hour))
 			if rnd.IntN(4) == 0 {
 				paid = nil // open

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -62,47 +62,21 @@ func (s *story) purge(ctx context.Context, policy string, n int) error {
 	return nil
 }
 
-// firstNight has somebody at the desk who books a fine for a loan that is about to be destroyed.
 func (s *story) firstNight(ctx context.Context) error {
-	err := s.lib.db.QueryRowContext(ctx, s.lib.query("SELECT MIN(id) FROM loan WHERE returned_at < ? AND patron_id <> ? AND NOT EXISTS (SELECT 1 FROM fine f WHERE f.loan_id = loan.id)"),
-		s.lib.at(s.nights[0].AddDate(-2, 0, -1)), accused).Scan(&s.disputed)
-	if err != nil {
-		return err
-	}
+	var err error
 	if s.before, err = s.lib.tally(ctx, s.nights[len(s.nights)-1]); err != nil {
 		return err
 	}
-	s.Say("The first night, as of %s. At the desk somebody is just booking a fine for loan %d: written, not committed yet.", s.nights[0].Format(time.DateTime), s.disputed)
-	tx, err := s.lib.book(ctx, s.disputed)
-	if err != nil {
+	var wanted int64
+	if err := s.lib.db.QueryRowContext(ctx, s.lib.query("SELECT MIN(id) FROM loan WHERE patron_id = ? AND returned_at < ?"), accused, s.lib.at(s.nights[0].AddDate(-2, 0, -2))).Scan(&wanted); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.night(ctx, 0) }()
-	return s.bookDuring(ctx, tx, done)
-}
-
-// bookDuring commits the fine once the run has found the loan as it was, without one.
-func (s *story) bookDuring(ctx context.Context, tx *sql.Tx, done <-chan error) error {
-	defer tx.Rollback()
-	err := stage.Until(ctx, stage.Patience, "the scan has found the loan", func() (bool, error) {
-		var runs []api.Run
-		err := s.Answer(ctx, &runs, "runs")
-		return len(runs) > 0 && runs[0].Batches.Total > 0, err
-	})
-	if err != nil {
+	s.Say("The first night.")
+	if err := s.night(ctx, 0); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	if err := <-done; err != nil {
-		return err
-	}
-	s.Say("The fine was committed while the run was at work. Its loan is still there, and so is what the court wants:")
-	if err := s.Command(ctx, 0, "explain", circulation, fmt.Sprint(s.disputed)); err != nil {
+	s.Say("What the court wants is still there: loan %d for example, or whatever the second run lists as held.", wanted)
+	if err := s.Command(ctx, 0, "explain", circulation, fmt.Sprint(wanted)); err != nil {
 		return err
 	}
 	return s.Command(ctx, 0, "show", s.runs[history][0].ID[:12])
@@ -117,17 +91,48 @@ const (
 func (s *story) day(ctx context.Context) error {
 	s.Say("The day: %d of the oldest open fines are paid, and %d patrons choose that their loans are forgotten at once.", finesPaid, minds)
 	paid := `UPDATE fine SET paid_at = ? WHERE id IN (SELECT id FROM (SELECT f.id FROM fine f JOIN loan l ON l.id = f.loan_id
-		WHERE f.paid_at IS NULL AND l.id <> ? ORDER BY l.returned_at, f.id LIMIT ` + fmt.Sprint(finesPaid) + `) oldest)`
-	if err := s.lib.exec(ctx, paid, s.lib.at(s.nights[1].Add(-8*time.Hour)), s.disputed); err != nil {
+		WHERE f.paid_at IS NULL ORDER BY l.returned_at, f.id LIMIT ` + fmt.Sprint(finesPaid) + `) oldest)`
+	if err := s.lib.exec(ctx, paid, s.lib.at(s.nights[1].Add(-8*time.Hour))); err != nil {
 		return err
 	}
 	return s.lib.exec(ctx, `UPDATE patron SET privacy = 'never' WHERE id IN (SELECT id FROM (SELECT id FROM patron
-		WHERE privacy = 'default' AND id NOT IN (?, ?) ORDER BY id LIMIT `+fmt.Sprint(minds)+`) some)`, nobody, accused)
+		WHERE privacy = 'default' AND id NOT IN (?, ?) ORDER BY id LIMIT `+fmt.Sprint(minds)+`) chosen)`, nobody, accused)
 }
 
+// secondNight has somebody at the desk who books a fine for a loan that is about to be destroyed.
 func (s *story) secondNight(ctx context.Context) error {
-	s.Say("The second night.")
-	return s.night(ctx, 1)
+	err := s.lib.db.QueryRowContext(ctx, s.lib.query(`SELECT id FROM loan WHERE returned_at >= ? AND patron_id = ?
+		AND NOT EXISTS (SELECT 1 FROM fine f WHERE f.loan_id = loan.id) ORDER BY returned_at, id LIMIT 1`), s.lib.at(s.runs[circulation][0].Cutoff), reader).Scan(&s.disputed)
+	if err != nil {
+		return err
+	}
+	s.Say("The second night. At the desk somebody is just booking a fine for loan %d, which is due by now: written, not committed yet.", s.disputed)
+	tx, err := s.lib.book(ctx, s.disputed)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.night(ctx, 1) }()
+	err = stage.Until(ctx, stage.Patience, "the scan has found the loan", func() (bool, error) {
+		var runs []api.Run
+		err := s.Answer(ctx, &runs, "runs")
+		return len(runs) > 0 && runs[0].AsOf.Equal(s.nights[1]) && runs[0].Batches.Total > 0, err
+	})
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		cancel()
+		return errors.Join(err, <-done)
+	}
+	if err := <-done; err != nil {
+		return err
+	}
+	s.Say("The fine was committed when the run had found its loan already. The run waited, asked again, and left it:")
+	return s.Command(ctx, 0, "explain", circulation, fmt.Sprint(s.disputed))
 }
 
 func (s *story) released(ctx context.Context) error {

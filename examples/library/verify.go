@@ -89,8 +89,8 @@ func (s *story) none(ctx context.Context, claim, query string, args ...any) erro
 }
 
 func (s *story) verifyRows(ctx context.Context) error {
-	last := s.nights[len(s.nights)-1]
-	old, month := s.lib.at(last.AddDate(-2, 0, 0)), s.lib.at(last.Add(-30*day))
+	last := len(s.nights) - 1
+	old, month := s.lib.at(s.runs[circulation][last].Cutoff), s.lib.at(s.runs[history][last].Cutoff)
 	for _, c := range []struct {
 		claim, query string
 		args         []any
@@ -99,7 +99,7 @@ func (s *story) verifyRows(ctx context.Context) error {
 		{"loans older than thirty days that name a patron who did not ask for that, without an open fine",
 			"SELECT count(*) FROM loan JOIN patron p ON p.id = loan.patron_id WHERE returned_at < ? AND p.privacy <> 'forever' AND p.id <> ? AND NOT " + openFine, []any{month, nobody}},
 		{"returned loans that name a patron who chose never, without an open fine",
-			"SELECT count(*) FROM loan JOIN patron p ON p.id = loan.patron_id WHERE returned_at < ? AND p.privacy = 'never' AND NOT " + openFine, []any{s.lib.at(last)}},
+			"SELECT count(*) FROM loan JOIN patron p ON p.id = loan.patron_id WHERE returned_at < ? AND p.privacy = 'never' AND NOT " + openFine, []any{s.lib.at(s.nights[last])}},
 		{"anonymised loans with more of a postcode than the area, or a note", "SELECT count(*) FROM loan WHERE patron_id = ? AND (LENGTH(postcode) <> 2 OR note IS NOT NULL)", []any{nobody}},
 	} {
 		if err := s.none(ctx, c.claim, c.query, c.args...); err != nil {
@@ -149,7 +149,7 @@ func (s *story) verifyCounts(ctx context.Context) error {
 	for i := range held {
 		held[i] = s.runs[circulation][i].Outcomes["held"] + s.runs[history][i].Outcomes["held"]
 	}
-	left, err := s.lib.count(ctx, "SELECT count(*) FROM loan WHERE patron_id = ? AND returned_at < ? AND NOT "+openFine, accused, s.lib.at(s.nights[2].Add(-30*day)))
+	left, err := s.lib.count(ctx, "SELECT count(*) FROM loan WHERE patron_id = ? AND returned_at < ? AND NOT "+openFine, accused, s.lib.at(s.runs[history][2].Cutoff))
 	s.Check(held[0] > 0 && held[1] >= held[0] && held[2] == 0 && s.heldThen > 0 && left == 0,
 		"held in the three nights: %d, %d, %d; of the %d loans of patron %d, left that should be gone: %d", held[0], held[1], held[2], s.heldThen, accused, left)
 	return err
