@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	// What an outside program could import, and what the examples have in common.
 	"examples/internal/stage": {},
 	"examples/sessions":       {"", "api", "examples/internal/stage"},
+	"examples/library":        {"api", "examples/internal/stage"},
 }
 
 // testsMayImport is what a package's tests may import on top.
@@ -79,9 +80,9 @@ var confined = []struct {
 	{"github.com/wneessen/", []string{"internal/deliver"}, false},
 
 	// The databases' drivers.
-	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
-	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
-	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
+	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library"}, true},
+	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library"}, true},
+	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library"}, true},
 
 	// What only tests need does not go into the binary.
 	{"testing", []string{"internal/dbtest", "internal/mailtest"}, true},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -242,17 +243,125 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCommand runs the one command as README.md has it.
-func TestCommand(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./examples/library")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "LIBRARY_URL=", "TMPDIR="+t.TempDir(), "GOTMPDIR="+t.TempDir())
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
+// blocks are README.md's of a language; those that TestDocuments of cmd/curfew leaves out included.
+func blocks(t *testing.T, lang string) []string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatal(err)
 	}
-	wantWell(t, string(out))
+	var found []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+lang+"( [^\n]*)?\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		found = append(found, m[2])
+	}
+	if len(found) == 0 {
+		t.Fatalf("README.md has no block of %s", lang)
+	}
+	return found
+}
+
+// TestCommands runs the command on a server as README.md has it, with another address: all its other commands are run by TestDocuments.
+func TestCommands(t *testing.T) {
+	const written = "postgres://me@localhost/library"
+	there := t.TempDir() // a createdb that has nothing left to do
+	if err := os.WriteFile(filepath.Join(there, "createdb"), []byte("#!/bin/sh\n[ \"$1\" = library ]\n"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, script := range blocks(t, "sh") {
+		if !strings.Contains(script, written) {
+			continue
+		}
+		ran++
+		for name, url := range map[string]string{"PostgreSQL": dbtest.Postgres(t), "MariaDB": dbtest.MariaDB(t)} {
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", "set -eu\n"+strings.ReplaceAll(script, written, "'"+url+"'"))
+			cmd.Dir = "../.."
+			cmd.Env = append(os.Environ(), "PATH="+there+":"+os.Getenv("PATH"), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "TMPDIR="+t.TempDir(), "GOTMPDIR="+t.TempDir())
+			cmd.WaitDelay = time.Second
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, out)
+			}
+			wantWell(t, string(out))
+		}
+	}
+	if ran != 1 {
+		t.Errorf("README.md has %d blocks with %s", ran, written)
+	}
+}
+
+// TestReadme: what README.md quotes is there.
+func TestReadme(t *testing.T) {
+	for _, quoted := range blocks(t, "yaml") {
+		if !strings.Contains(policyFile, "\n"+quoted) {
+			t.Errorf("curfew.yaml does not have this:\n%s", quoted)
+		}
+	}
+	flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	for _, quoted := range blocks(t, "sql") {
+		_, constraint, _ := strings.Cut(flat(quoted), " ADD ")
+		if constraint == "" || !strings.Contains(flat(schema), constraint) {
+			t.Errorf("the schema does not have this: %s", quoted)
+		}
+	}
+}
+
+// TestCheckSaysWhatIsFree: about the guard check has nothing to say as long as the fines reference the loans; about a choice in another
+// table it has, except where there is one writer.
+func TestCheckSaysWhatIsFree(t *testing.T) {
+	bin := program(t)
+	for name, fresh := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("LIBRARY_URL", fresh(t))
+			s, err := open(t.Context(), []string{"-curfew", bin, "-dir", t.TempDir(), "-loans", "2000"}, &bytes.Buffer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.lib.db.Close()
+			if err := s.Command(t.Context(), 0, "install", "library"); err != nil {
+				t.Fatal(err)
+			}
+			warnings := func() (list []string) {
+				t.Helper()
+				var findings []api.Finding
+				if err := s.Answer(t.Context(), &findings, "check"); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range findings {
+					if f.Level != api.LevelGood && f.Level != api.LevelInfo {
+						words := strings.Fields(f.Message)
+						list = append(list, f.Policy+": "+strings.Join(words[:min(3, len(words))], " "))
+					}
+				}
+				slices.Sort(list)
+				return list
+			}
+			choice := []string{history + ": privacy reads patron:"}
+			if name == "SQLite" {
+				choice = nil
+			}
+			if diff := cmp.Diff(choice, warnings()); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if name == "SQLite" {
+				return // it has no ALTER TABLE for that, and one writer
+			}
+			if err := s.lib.exec(t.Context(), "ALTER TABLE fine DROP FOREIGN KEY fine_loan"); err != nil {
+				if err = s.lib.exec(t.Context(), "ALTER TABLE fine DROP CONSTRAINT fine_loan"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var guards int
+			for _, w := range warnings() {
+				if strings.Contains(w, ": unless reads fine") {
+					guards++
+				}
+			}
+			if guards != 2 {
+				t.Errorf("without the foreign key, warnings about the guard: %d; all %q", guards, warnings())
+			}
+		})
+	}
 }
 
 // TestVerifyCatches: a claim that does not hold is told, and fails the example.
