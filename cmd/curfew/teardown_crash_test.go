@@ -162,6 +162,25 @@ func TestTeardownKilled(t *testing.T) {
 	})
 }
 
+// TestTeardownKilledAtRandom kills one run after the other anywhere, each of them until it gets through.
+func TestTeardownKilledAtRandom(t *testing.T) {
+	onEachSite(t, teardownPolicy(4, 2), teardownTables, func(s *site) {
+		for kills := 0; kills < 25; {
+			o := s.fillOrgs(20, 2, true)
+			var at []string
+			for killed := true; killed; {
+				at = append(at, fmt.Sprintf("any:%d", 1+s.rand.IntN(60)))
+				killed = s.ended(s.start(at[len(at)-1]+":kill", o.args()...)) == -1
+				o.wholes(fmt.Sprint("killed at ", at))
+				if killed {
+					kills++
+				}
+			}
+			o.exactly(fmt.Sprint("killed at ", at), s.answer(s.must(o.args()...)))
+		}
+	})
+}
+
 // recorded waits until the ledger has the hold: from then on no batch begins that does not know it.
 func (s *site) recorded(name string) {
 	s.Helper()

@@ -5,16 +5,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"curfew.dev/curfew/policy"
 )
 
 // A row that hangs on one organisation is locked by somebody when the batch comes; while the batch has handed that one on, a hold is
 // placed on another row of it, or on itself. It stays whole, as held.
 func TestDependentsHeldWhileLocked(t *testing.T) {
-	for _, on := range []struct{ relation, condition string }{{"org", "id=2"}, {"mark", "post_id=203"}} {
+	for _, on := range []struct {
+		relation, condition string
+		action              func(*policy.Policy)
+	}{{"org", "id=2", listed}, {"mark", "post_id=203", auto}} {
 		engineIn(t, []Engine{Postgres, MySQL}, func(l *lab) {
 			l.orgs("")
 			l.waits(50*time.Millisecond, 20*time.Second)
-			j := l.job(l.policy("org", listed))
+			j := l.job(l.policy("org", on.action))
 			commit := l.hold("UPDATE member SET boss_id = NULL WHERE id = 24")
 			res, err := j.Execute(t.Context(), asOf, l.work(l.pages(j, 1000)[0]))
 			if err != nil || res.Outcomes["deleted"] != 3 || res.NDefer != 1 {
@@ -35,7 +40,7 @@ func TestDependentsHeldWhileLocked(t *testing.T) {
 				t.Error(diff)
 			}
 			l.lift("court")
-			if got := l.drain(l.job(l.policy("org", listed)), 1000); got.outcomes["deleted"] != 1 || got.cascaded != perOrg {
+			if got := l.drain(l.job(l.policy("org", on.action)), 1000); got.outcomes["deleted"] != 1 || got.cascaded != perOrg {
 				t.Errorf("released: %v, %d went along", got.outcomes, got.cascaded)
 			}
 		})
