@@ -27,7 +27,7 @@ func site(t *testing.T, dir, where string) *Curfew {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(t.Context(), Options{Config: file, Logger: slog.New(slog.DiscardHandler), Actor: "test"})
+	c, err := New(Options{Config: file, Logger: slog.New(slog.DiscardHandler), Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,12 @@ import (
 // Check looks at the ledger, at the databases of the policies, and at each policy against its live table. Without names it
 // checks all policies. What is wrong, or out of reach, is a finding and no error.
 func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, error) {
-	policies, err := c.policies(names)
-	if err != nil {
-		return nil, err
+	var policies []*policy.Policy
+	if rest := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return c.tasks[n] != nil }); len(rest) > 0 || len(names) == 0 {
+		var err error
+		if policies, err = c.policies(rest); err != nil {
+			return nil, err
+		}
 	}
 	led, findings := c.checkLedger(ctx)
 	for _, v := range c.stray {
@@ -44,7 +47,7 @@ func (c *Curfew) Check(ctx context.Context, names ...string) ([]api.Finding, err
 			findings = append(findings, c.checkStages(ctx, db, p)...)
 		}
 	}
-	return findings, ctx.Err()
+	return append(findings, c.checkTasks(ctx, names)...), ctx.Err()
 }
 
 // checkLedger finds out whether the ledger can be used. It does not make one.
@@ -63,7 +66,7 @@ func (c *Curfew) checkLedger(ctx context.Context) (*ledger.Ledger, []api.Finding
 	}
 	findings := []api.Finding{{Level: api.LevelGood, Code: "ledger", Message: "the ledger " + where + " can be read"}}
 	if _, sqlite := c.ledgerFile(); !sqlite {
-		if _, err := c.keys(); err != nil {
+		if _, err := c.keys(); err != nil && len(c.file.Policies) > 0 {
 			findings = append(findings, findingOf(err, "key"))
 		}
 		missing, err := l.MissingRights(ctx)

@@ -4,7 +4,7 @@
 // first needed, and hands the work to the packages that do it. The command line is a thin layer over this package, and
 // another program can embed it the same way:
 //
-//	c, err := curfew.Open(ctx, curfew.Options{ConfigPath: "curfew.yaml"})
+//	c, err := curfew.New(curfew.Options{ConfigPath: "curfew.yaml"})
 //	if err != nil { … }
 //	defer c.Close()
 //	run, err := c.Run(ctx, curfew.RunRequest{Policy: "circulation"})

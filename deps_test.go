@@ -47,8 +47,9 @@ var mayImport = map[string][]string{
 		"internal/ledger", "internal/target", "internal/dispatch", "internal/worker", "internal/alert", "internal/web", "internal/pool", "internal/deliver",
 	},
 	"cmd/curfew": {"", "api", "internal/demo"}, // the demo brings its own library
+	"curfewtest": {"", "api", "policy", "task"},
 
-	"internal/bench":     {}, // it measures the program from outside
+	"internal/bench":     {"internal/riverq"}, // it measures the program from outside; but its queue beside plain River, with no process in between
 	"internal/dbtest":    {},
 	"internal/mailtest":  {},
 	"scripts/testreport": {},
@@ -56,6 +57,8 @@ var mayImport = map[string][]string{
 	// What an outside program could import, and what the examples have in common.
 	"examples/internal/stage": {},
 	"examples/sessions":       {"", "api", "examples/internal/stage"},
+	"examples/portal":         {"", "api", "task", "curfewtest"},
+	"examples/library":        {"api", "examples/internal/stage"},
 }
 
 // testsMayImport is what a package's tests may import on top.
@@ -71,7 +74,7 @@ var confined = []struct {
 	in     []string
 	tests  bool
 }{
-	{"github.com/riverqueue/", []string{"internal/riverq"}, false},
+	{"github.com/riverqueue/", []string{"internal/riverq", "internal/bench"}, false}, // the benchmark has plain River beside ours
 	{"github.com/spf13/", []string{"cmd/curfew"}, false},
 	{"github.com/pressly/goose/", []string{"internal/ledger"}, false},
 	{"github.com/goccy/go-yaml", []string{"policy"}, true},
@@ -79,12 +82,12 @@ var confined = []struct {
 	{"github.com/wneessen/", []string{"internal/deliver"}, false},
 
 	// The databases' drivers.
-	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
-	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
-	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions"}, true},
+	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/riverq", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library", "examples/portal"}, true},
+	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library"}, true},
+	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library", "examples/portal"}, true},
 
 	// What only tests need does not go into the binary.
-	{"testing", []string{"internal/dbtest", "internal/mailtest"}, true},
+	{"testing", []string{"internal/dbtest", "internal/mailtest", "curfewtest"}, true},
 	{modulePath + "/internal/dbtest", nil, true},
 	{modulePath + "/internal/mailtest", nil, true},
 	{"github.com/google/go-cmp/", nil, true},
@@ -250,14 +253,14 @@ func TestImportsCatches(t *testing.T) {
 		{"examples/internal/stage/a.go", modulePath, "nothing of ours"},
 		{"examples/other/a.go", "fmt", "does not know"},
 		{"internal/util/a.go", "fmt", "does not know"},
-		{"internal/dispatch/a.go", "github.com/riverqueue/river", "only internal/riverq may"},
-		{"internal/dispatch/a_test.go", "github.com/riverqueue/river", "only internal/riverq may"},
+		{"internal/dispatch/a.go", "github.com/riverqueue/river", "only internal/riverq, internal/bench may"},
+		{"internal/dispatch/a_test.go", "github.com/riverqueue/river", "only internal/riverq, internal/bench may"},
 		{"internal/riverq/a.go", "github.com/riverqueue/river/riverdriver", ""},
 		{"curfew.go", "github.com/spf13/cobra", "only cmd/curfew may"},
 		{"internal/worker/a.go", "github.com/jackc/pgx/v5/stdlib", "only internal/target, internal/ledger"},
 		{"internal/worker/a_test.go", "github.com/jackc/pgx/v5/stdlib", ""},
 		{"internal/target/a.go", "modernc.org/sqlite/lib", ""},
-		{"policy/a.go", "testing/fstest", "only internal/dbtest, internal/mailtest may"},
+		{"policy/a.go", "testing/fstest", "only internal/dbtest, internal/mailtest, curfewtest may"},
 		{"policy/a.go", "pgregory.net/rapid", "for tests only"},
 		{"policy/a_test.go", "pgregory.net/rapid", ""},
 		{"policy/testdata/a.go", ours + "internal/ledger", ""},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,11 @@ type engine struct {
 	loops   *loops
 	done    *settled
 	kick    chan struct{} // something happened that the supervisor should look at now
-	begun   *atomic.Bool  // the service has begun to work, with this text of the file or one before
+	calling calling       // periodic calls that execute here
+
+	kickCalls  chan struct{}    // the same for who looks after calls
+	stepStages []*stageSchedule // of Drain
+	begun      *atomic.Bool     // the service has begun to work, with this text of the file or one before
 
 	mu        sync.Mutex
 	drains    map[string]context.CancelFunc // runs that this process drains
@@ -50,11 +55,14 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	if err != nil {
 		return nil, err
 	}
-	keys, err := c.keys()
-	if err != nil {
-		return nil, err
+	var keys *keyring.Keyring
+	if len(c.file.Policies) > 0 || c.file.Key != "" { // tasks name no rows, and seal nothing
+		if keys, err = c.keys(); err != nil {
+			return nil, err
+		}
 	}
-	e := &engine{c: c, l: l, keys: keys, metrics: metrics, owner: newOwner(), loops: &loops{log: c.log}, done: newSettled(), kick: make(chan struct{}, 1),
+	e := &engine{c: c, l: l, keys: keys, metrics: metrics, owner: newOwner(), loops: &loops{log: c.log}, done: newSettled(),
+		kick: make(chan struct{}, 1), kickCalls: make(chan struct{}, 1),
 		drains: map[string]context.CancelFunc{}, works: map[string]*cached{}, ended: map[string]bool{}, databases: map[string]string{}}
 	if e.read, err = l.Now(ctx); err != nil {
 		return nil, ledgerError(err)
@@ -62,47 +70,83 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	if e.qdb, err = l.QueueDB(ctx); err != nil {
 		return nil, ledgerError(err)
 	}
-	if e.qdb.SQLite { // on PostgreSQL curfew migrate does it
-		if err := riverq.Migrate(ctx, e.qdb.DB, true, e.qdb.Schema); err != nil {
-			return nil, errors.Join(ledgerError(err), e.qdb.Close())
+	if err := migrateQueue(ctx, e.qdb); err != nil {
+		return nil, errors.Join(err, e.qdb.Close())
+	}
+	x := &executing{c: c, l: l, queue: func() *riverq.Client { return e.queue }, owner: e.owner, begun: e.calling.begin}
+	o := riverq.Options{DB: e.qdb.DB, SQLite: e.qdb.SQLite, Schema: e.qdb.Schema, ID: e.owner, Logger: c.log, Clock: c.queueClock(e.qdb),
+		Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2,
+		Tasks: c.TaskNames(), Do: x.do, Queues: maps.Clone(c.file.Engine.Queues)}
+	o.Workers, o.Reserved = c.workers()
+	if o.Queues == nil {
+		o.Queues = map[string]int{}
+	}
+	for _, d := range c.tasks {
+		if d.o.Queue == "" && d.o.Concurrency > 0 {
+			o.Queues[d.queue()] = d.o.Concurrency
 		}
 	}
-	e.queue, err = riverq.New(riverq.Options{DB: e.qdb.DB, SQLite: e.qdb.SQLite, Schema: e.qdb.Schema, ID: e.owner, Logger: c.log,
-		Workers: c.file.Engine.Workers, Reserved: c.file.Engine.Reserved, Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2})
+	e.queue, err = riverq.New(o)
 	if err != nil {
 		return nil, errors.Join(ledgerError(err), e.qdb.Close())
 	}
 	return e, nil
 }
 
-// run works until ctx is done, then lets the batches in hand end.
+// workers are how many this process has, and how many of them cleanup may never take: all, where there are no policies, and one at
+// least.
+func (c *Curfew) workers() (all, reserved int) {
+	all, reserved = c.file.Engine.Workers, max(1, c.file.Engine.Reserved)
+	if len(c.file.Policies) == 0 {
+		return all, all
+	}
+	return max(all, reserved+1), reserved
+}
+
+// run works until ctx is done, then lets what is in hand end.
 func (e *engine) run(ctx context.Context, end *ending, workersOnly bool, more func(ctx context.Context)) error {
 	loopCtx, stopLoops := context.WithCancel(ctx)
 	defer stopLoops()
-	switch err := e.queue.Start(ctx); {
+	switch err := e.begin(ctx); {
 	case err != nil && ctx.Err() != nil: // it was told to stop before it began
-	case errors.Is(err, riverq.ErrNotMigrated):
-		return &Error{Kind: KindRefused, Err: err, Hint: "curfew migrate brings the ledger up to date"}
 	case err != nil:
-		return ledgerError(err)
+		return err
 	default:
 		e.loops.Go(loopCtx, "queue", e.watchQueue)
 		if !workersOnly {
 			e.loops.Go(loopCtx, "schedules", e.tick)
 			e.loops.Go(loopCtx, "runs", e.supervise)
 			e.loops.Go(loopCtx, "holds", e.watchHolds)
+			e.loops.Go(loopCtx, "calls", e.watchCalls)
+			e.loops.Go(loopCtx, "old_calls", e.pruneCalls)
 		}
 		if more != nil {
 			more(loopCtx)
 		}
-		e.begun.Store(true)
 	}
 	<-ctx.Done()
 	stopLoops()
+	return e.wind(ctx, end)
+}
+
+// begin has the queue fetch and execute.
+func (e *engine) begin(ctx context.Context) error {
+	switch err := e.queue.Start(ctx); {
+	case errors.Is(err, riverq.ErrNotMigrated):
+		return &Error{Kind: KindRefused, Err: err, Hint: "curfew migrate brings the ledger up to date"}
+	case err != nil:
+		return ledgerError(err)
+	}
+	e.begun.Store(true)
+	return nil
+}
+
+// wind lets what is in hand come to its end. A ledger that does not answer must not keep us: what it did not hear, another process
+// finds out.
+func (e *engine) wind(ctx context.Context, end *ending) error {
 	var stopped error
 	abort, late, cancel := end.from()
 	defer cancel()
-	// A ledger that does not answer must not keep us: what it did not hear, another process finds out.
 	if !within(late, func() {
 		e.loops.wait()
 		e.drain.Wait()

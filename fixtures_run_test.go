@@ -20,6 +20,7 @@ import (
 
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/dbtest"
+	"curfew.dev/curfew/internal/mailtest"
 )
 
 // asOf is the fixtures' instant as the command line takes it.
@@ -83,8 +84,9 @@ type schedule struct {
 	actions map[string]string
 	// prelude picks the lines of reference.sql that do what no policy can.
 	prelude []string
-	// cascaded names, for the policies that take rows of other tables along, the
-	// sets that hold them.
+	// reminders names, for the stages of the policy of that name, the sets of those
+	// who are reminded.
+	reminders map[string]string
 }
 
 var schedules = map[string]schedule{
@@ -118,9 +120,10 @@ var schedules = map[string]schedule{
 	},
 	"zulip_demo_orgs": {
 		database: "zulip", policies: []string{"pause", "teardown"}, // an organisation that is paused now is not torn down now
-		sets:    map[string]string{"pause": "realm.pause", "teardown": "realm.delete"},
-		actions: map[string]string{"pause": "set"},
-		blocked: map[string]string{"teardown": "realm.blocked"},
+		sets:      map[string]string{"pause": "realm.pause", "teardown": "realm.delete"},
+		actions:   map[string]string{"pause": "set"},
+		reminders: map[string]string{"week": "remind.7d", "days": "remind.3d", "day": "remind.1d"},
+		blocked:   map[string]string{"teardown": "realm.blocked"},
 		cascaded: map[string][]string{"teardown": {"usermessage.delete", "reaction.delete", "message.delete", "subscription.delete", "realmauditlog.delete",
 			"stream.delete", "userprofile.delete", "recipient.delete"}},
 	},
@@ -142,7 +145,7 @@ func (w *world) settle(t *testing.T, rows int, env ...string) (dir string, fullE
 	if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	fullEnv = append(env, "FIXTURE_URL="+w.target)
+	fullEnv = append([]string{"FIXTURE_URL=" + w.target, "FIXTURE_MAIL=127.0.0.1:1"}, env...) // where nobody takes mail, unless env says otherwise
 	if out, errs, code := curfew(t, dir, fullEnv, "install", schedules[w.name].database); code != 0 {
 		t.Fatalf("install: exit code %d\n%s%s", code, out, errs)
 	}
@@ -222,7 +225,13 @@ func (f fixture) try(t *testing.T, scale, zone string, rows int, env ...string) 
 	if len(s.prelude) > 0 {
 		w.execute(t, pick(t, readFile(t, f.path("reference.sql")), s.prelude))
 	}
+	box := &mailtest.Server{}
+	if len(s.reminders) > 0 {
+		box.Start(t)
+		env = append(env, "FIXTURE_MAIL="+box.Addr)
+	}
 	dir, env := w.settle(t, rows, env...)
+	w.remind(t, dir, env, box, before)
 	runs := map[string]api.Run{}
 	for _, policy := range s.policies {
 		r := run(t, dir, env, policy)
@@ -261,6 +270,7 @@ func (f fixture) try(t *testing.T, scale, zone string, rows int, env ...string) 
 		}
 		expectOutcome(t, other, "blocked", before, s.blocked[policy])
 	}
+	w.remind(t, dir, env, box, before, "--operation", "again")
 	bad, advisory = before.differences(w.ask(t, "after.sql"))
 	for _, d := range append(bad, advisory...) {
 		t.Errorf("after the second run: %s", d)

@@ -24,7 +24,7 @@ func (c *Curfew) Gaps(ctx context.Context, f GapFilter) ([]api.GapMonth, error) 
 	months := []api.GapMonth{}
 	var unknown error // unless the ledger knows a policy that left the file
 	if f.Policy != "" {
-		_, unknown = c.policy(f.Policy)
+		_, unknown = c.named(f.Policy)
 	}
 	if c.noLedgerYet() {
 		return months, unknown
@@ -60,7 +60,7 @@ func (c *Curfew) Gaps(ctx context.Context, f GapFilter) ([]api.GapMonth, error) 
 
 // zone is the zone of a policy's calendar; UTC for one that left the file.
 func (c *Curfew) zone(name string) *time.Location {
-	p, err := c.file.Policy(name)
+	p, err := c.named(name)
 	if err != nil {
 		return time.UTC
 	}
@@ -81,7 +81,7 @@ func (c *Curfew) addUnrecorded(ctx context.Context, l *ledger.Ledger, months []a
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range stagesOf(c.file.Policies) {
+	for _, p := range c.timed() {
 		if f.Policy != "" && f.Policy != p.Name {
 			continue
 		}
@@ -200,7 +200,7 @@ func (c *Curfew) unrecorded(ctx context.Context, l *ledger.Ledger, f OccurrenceF
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range stagesOf(c.file.Policies) {
+	for _, p := range c.timed() {
 		state, seen := states[stageName{p.Name, p.StageName()}]
 		if f.Policy != "" && f.Policy != p.Name || !seen {
 			continue

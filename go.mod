@@ -20,6 +20,7 @@ require (
 	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // and lets in who has a password
 	github.com/emersion/go-smtp v0.25.1 // a mail server that speaks the protocol for real
 	github.com/google/go-cmp v0.7.0 // differences that can be read
+	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2 // the benchmark: plain River at its best, beside ours
 	github.com/rogpeppe/go-internal v1.16.0 // testscript: commands driven from text
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // an independent validator for the published schema
 	go.uber.org/goleak v1.3.0 // no goroutine stays behind
@@ -34,6 +35,8 @@ require (
 	github.com/riverqueue/river/rivertype v0.51.2 // River's job rows
 	golang.org/x/time v0.16.0 // rate limits of the HTTP interface
 )
+
+require github.com/riverqueue/river/riverdriver v0.51.2
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
@@ -58,8 +61,6 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.23.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/riverqueue/river/riverdriver v0.51.2 // indirect
-	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2 // indirect
 	github.com/riverqueue/river/rivershared v0.51.2 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
 	github.com/tidwall/gjson v1.20.0 // indirect

@@ -58,7 +58,7 @@ func TestDocumentedGrants(t *testing.T) {
 		return Options{Config: file, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Actor: "test",
 			Clock: func() time.Time { return time.Now().Add(ahead) }}
 	}
-	owner, err := Open(t.Context(), options(admin))
+	owner, err := New(options(admin))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestMissingRight(t *testing.T) {
 		}
 		return Options{Config: file, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Actor: "test"}
 	}
-	owner, err := Open(t.Context(), open(admin))
+	owner, err := New(open(admin))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestMissingRight(t *testing.T) {
 	}
 
 	exec("REVOKE INSERT ON curfew.queue_client FROM " + role)
-	worker, err := Open(t.Context(), open(asRole))
+	worker, err := New(open(asRole))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,12 +72,12 @@ func newHoldLab(t *testing.T, e target.Engine) *holdLab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.c, err = Open(t.Context(), Options{Config: file, Logger: slog.New(slog.NewTextHandler(l.logs, nil)), Actor: "clerk"})
+	l.c, err = New(Options{Config: file, Logger: slog.New(slog.NewTextHandler(l.logs, nil)), Actor: "clerk"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.c.Close() })
-	if l.clerk, err = Open(t.Context(), Options{Config: file, Logger: l.c.log, Actor: "clerk"}); err != nil {
+	if l.clerk, err = New(Options{Config: file, Logger: l.c.log, Actor: "clerk"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.clerk.Close() })

@@ -89,7 +89,7 @@ func TestCopiedFile(t *testing.T) {
 	d.copyFile("app.db", "clone.db")
 	opts := d.options()
 	opts.Config.Databases["app"].URL = "sqlite:clone.db"
-	clone, err := Open(t.Context(), opts)
+	clone, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestClonedPostgres(t *testing.T) {
 	at := func(url string) *Curfew {
 		opts := d.options()
 		opts.Config.Databases["app"].URL, opts.Clock = url, nil
-		c, err := Open(t.Context(), opts)
+		c, err := New(opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestClonedMariaDB(t *testing.T) {
 	at := func(url string) *Curfew {
 		opts := d.options()
 		opts.Config.Databases["app"].URL, opts.Clock = url, nil
-		c, err := Open(t.Context(), opts)
+		c, err := New(opts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package curfew
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"curfew.dev/curfew/internal/keyring"
@@ -20,14 +22,23 @@ import (
 	"curfew.dev/curfew/internal/pool"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/task"
 )
 
 // Options say how to open curfew.
 type Options struct {
 	ConfigPath string       // the policy file; a relative SQLite path in it starts from the file's folder
 	Config     *policy.File // the file itself, instead of ConfigPath
-	Logger     *slog.Logger // default slog.Default()
-	Actor      string       // who is asking, for the audit log; default user@host
+	// Ledger, where neither is given, is the ledger's URL: of an application that has tasks and no policies. sqlite::memory: is a
+	// ledger that is gone with the Curfew, for tests.
+	Ledger string
+	Tasks  []*task.Task // what the application does itself; their crons may come from the environment, see EnvPrefix
+	// EnvPrefix replaces CURFEW_ in the names of variables: PORTAL_ gives PORTAL_TASK_CLEAR_SESSIONS_CRON.
+	EnvPrefix string
+	// Getenv replaces os.LookupEnv for these variables.
+	Getenv func(string) (string, bool)
+	Logger *slog.Logger // default slog.Default()
+	Actor  string       // who is asking, for the audit log; default user@host
 	// Clock replaces the machine's clock, which is that of SQLite, ledger and governed database alike. Servers have their own.
 	Clock func() time.Time
 }
@@ -49,11 +60,17 @@ type Curfew struct {
 	key *keyring.Keyring
 
 	ways ways // to those who are told
+
+	tasks   map[string]*definition
+	inserts *inserting // for calls; nil until it is needed
+
+	starting sync.Mutex
+	emb      atomic.Pointer[embedded] // nil until it is started
 }
 
-// Open reads the policy file. The ledger and the databases are opened when they are first needed, so that a command which
-// needs none works while all of them are down.
-func Open(_ context.Context, opts Options) (*Curfew, error) {
+// New reads the policy file, if there is one. The ledger and the databases are opened when they are first needed, so that a
+// command which needs none works while all of them are down.
+func New(opts Options) (*Curfew, error) {
 	c := &Curfew{file: opts.Config, log: opts.Logger, actor: opts.Actor, clock: opts.Clock, dbs: map[string]*governed{}, far: map[string]*pool.Client{}}
 	if c.log == nil {
 		c.log = slog.Default()
@@ -61,18 +78,34 @@ func Open(_ context.Context, opts Options) (*Curfew, error) {
 	if c.actor == "" {
 		c.actor = whoami()
 	}
-	if c.file == nil {
-		file, err := load(opts.ConfigPath)
+	lookup := opts.Getenv
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	switch {
+	case c.file != nil:
+	case opts.ConfigPath == "" && opts.Ledger != "":
+		c.file = policy.Empty(opts.Ledger)
+	default:
+		file, err := load(opts.ConfigPath, lookup, opts.EnvPrefix)
 		if err != nil {
 			return nil, err
 		}
-		c.file, c.stray = file, file.StrayEnv(os.Environ(), "")
+		var own []string
+		for _, t := range opts.Tasks {
+			own = append(own, t.Name())
+		}
+		c.file, c.stray = file, file.StrayEnv(os.Environ(), opts.EnvPrefix, own...)
+	}
+	var err error
+	if c.tasks, err = define(c.file, opts.Tasks, opts.EnvPrefix, lookup); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
 // load reads the policy file. Errors in it say themselves what to do.
-func load(path string) (*policy.File, error) {
+func load(path string, lookup func(string) (string, bool), prefix string) (*policy.File, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fail(KindConfig, "--config FILE or CURFEW_CONFIG says where it is; curfew init URL --write "+path+" makes one",
 			"there is no policy file %s", path)
@@ -81,7 +114,7 @@ func load(path string) (*policy.File, error) {
 	if err != nil {
 		return nil, &Error{Kind: KindConfig, Hint: "nothing was done; correct the file and run curfew check", Err: err}
 	}
-	if err := file.ApplyEnv(os.LookupEnv, ""); err != nil {
+	if err := file.ApplyEnv(lookup, prefix); err != nil {
 		return nil, &Error{Kind: KindConfig, Hint: "nothing was done; correct the environment, or the file", Err: err}
 	}
 	return file, nil
@@ -115,6 +148,8 @@ func (c *Curfew) Close() error {
 		client.Close()
 	}
 	c.ways.close()
+	errs = append(errs, c.inserts.close())
+	c.inserts = nil
 	if c.led != nil && c.led != c.lent {
 		errs = append(errs, c.led.Close())
 	}
@@ -186,6 +221,9 @@ func (c *Curfew) local(url string) string {
 
 // ledgerFile is the file of a SQLite ledger.
 func (c *Curfew) ledgerFile() (string, bool) {
+	if c.file.Ledger == inMemory {
+		return "", false
+	}
 	return strings.CutPrefix(c.local(c.file.Ledger), "sqlite:")
 }
 
@@ -199,8 +237,15 @@ func (c *Curfew) noLedgerYet() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// inMemory is the URL of a ledger that is gone with its process.
+const inMemory = "sqlite::memory:"
+
 func (c *Curfew) ledgerOptions() ledger.Options {
-	return ledger.Options{URL: c.local(c.file.Ledger), Actor: c.actor, Logger: c.log, Clock: c.clock}
+	o := ledger.Options{URL: c.local(c.file.Ledger), Actor: c.actor, Logger: c.log, Clock: c.clock}
+	if c.file.Ledger == inMemory {
+		o.URL, o.Memory = "", true
+	}
+	return o
 }
 
 // ledger opens the ledger. A SQLite ledger is made when it is not there.
@@ -319,6 +364,9 @@ func (c *Curfew) loadKey() (*keyring.Keyring, error) {
 		return k, nil
 	}
 	path, ok := c.ledgerFile()
+	if c.file.Ledger == inMemory {
+		return keyring.New([]byte(rand.Text() + rand.Text()))
+	}
 	if !ok {
 		return nil, fail(KindConfig, "openssl rand -hex 32 makes one; give it as key: ${file:…} in the file or as CURFEW_KEY, the same on every machine",
 			"a ledger on PostgreSQL needs the installation's key")

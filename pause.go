@@ -12,7 +12,7 @@ import (
 // skipped, calls refused. A run that is under way goes on. Where it is paused already, another reason takes the place of the
 // one before. It is not a legal hold: Run still runs the policy.
 func (c *Curfew) Pause(ctx context.Context, policy, reason string) (api.Pause, error) {
-	p, err := c.policy(policy)
+	p, err := c.named(policy)
 	if err != nil {
 		return api.Pause{}, err
 	}
@@ -46,7 +46,7 @@ func (c *Curfew) Resume(ctx context.Context, policy string) (api.Pause, error) {
 	}
 	err = l.Resume(ctx, policy, c.actor)
 	if errors.Is(err, ledger.ErrNotFound) {
-		if _, perr := c.policy(policy); perr != nil { // a name that was mistyped
+		if _, perr := c.named(policy); perr != nil { // a name that was mistyped
 			return api.Pause{}, perr
 		}
 		return api.Pause{}, notPaused

@@ -12,13 +12,20 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Plan says what a run of each policy that started now would do, and changes nothing. Without names it plans all policies.
+// Plan says what a run of each policy that started now would do, and changes nothing. Without names it plans all policies,
+// and what curfew removes by itself.
 func (c *Curfew) Plan(ctx context.Context, names ...string) ([]api.PolicyPlan, error) {
-	policies, err := c.policies(names)
+	plans := []api.PolicyPlan{}
+	built, err := c.builtIn(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	plans := []api.PolicyPlan{}
+	var policies []*policy.Policy
+	if rest := policyNames(names); len(rest) > 0 || len(names) == 0 {
+		if policies, err = c.policies(rest); err != nil {
+			return nil, err
+		}
+	}
 	var first error // one policy that cannot run says nothing about the others
 	for _, p := range stagesOf(policies) {
 		plan, err := c.plan(ctx, p)
@@ -28,7 +35,7 @@ func (c *Curfew) Plan(ctx context.Context, names ...string) ([]api.PolicyPlan, e
 		}
 		plans = append(plans, plan)
 	}
-	return plans, first
+	return append(plans, built...), first
 }
 
 func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, error) {

@@ -180,7 +180,7 @@ func ServePool(ctx context.Context, opts Options, po PoolOptions) error {
 	if err := policy.CheckPoolToken(po.Token); err != nil {
 		return &Error{Kind: KindConfig, Err: err, Hint: "put it into CURFEW_POOL_TOKEN, and into token: under workers in the policy file of the dispatcher"}
 	}
-	c, err := Open(ctx, opts)
+	c, err := New(opts)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func newRegion(t *testing.T, rules string) *region {
 	g := &region{T: t, dir: t.TempDir(), url: dbtest.Postgres(t), logs: &lockedBuffer{}, rules: rules}
 	g.db = dbtest.Open(t, g.url)
 	g.exec(`CREATE TABLE loan (id text PRIMARY KEY, ended timestamptz NOT NULL)`, `CREATE TABLE fine (id int PRIMARY KEY, loan text NOT NULL REFERENCES loan)`)
-	c, err := Open(t.Context(), g.here())
+	c, err := New(g.here())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (g *region) stopPool() {
 
 func (g *region) dispatcher() *Curfew {
 	g.Helper()
-	c, err := Open(g.Context(), g.elsewhere())
+	c, err := New(g.elsewhere())
 	if err != nil {
 		g.Fatal(err)
 	}

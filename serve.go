@@ -41,7 +41,7 @@ func Serve(ctx context.Context, opts Options, so ServeOptions) error {
 	end, over := newEnding(ctx, so.Stop, cmp.Or(so.StopWithin, StopWithin))
 	defer over()
 	s := &service{so: so, end: end, metrics: web.NewMetrics()}
-	c, err := Open(end.told, opts)
+	c, err := New(opts)
 	if err != nil {
 		return err
 	}
@@ -49,6 +49,7 @@ func Serve(ctx context.Context, opts Options, so ServeOptions) error {
 		return end.soft(ledgerError(err))
 	}
 	defer func() { _ = end.wait(s.l.Close) }()
+	c.lent = s.l // one for the whole process: SQLite's writers queue in it, in order
 	e, err := s.open(end.told, c)
 	if err != nil {
 		return end.soft(errors.Join(err, end.wait(c.Close)))
@@ -64,7 +65,7 @@ func Serve(ctx context.Context, opts Options, so ServeOptions) error {
 	}
 	defer s.stop()
 	for {
-		next, err := s.generation(ctx, opts, e)
+		next, err := s.generation(ctx, opts, e, func() {})
 		if err != nil || next == nil {
 			return err
 		}
@@ -84,7 +85,6 @@ type service struct {
 }
 
 func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
-	c.lent = s.l // one for the whole process: SQLite's writers queue in it, in order
 	if _, err := c.schedules(); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,8 @@ func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
 }
 
 // generation serves under one policy file until the service stops (nil) or another file takes its place (its engine).
-func (s *service) generation(ctx context.Context, opts Options, e *engine) (*engine, error) {
+// begun is called when it has begun to work.
+func (s *service) generation(ctx context.Context, opts Options, e *engine, begun func()) (*engine, error) {
 	alerts, err := e.alerts()
 	if err != nil {
 		return nil, err
@@ -126,6 +127,7 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 				e.loops.Go(ctx, "lag", e.watchLag)
 				e.loops.Go(ctx, "alerts", watchAlerts(alerts))
 			}
+			begun()
 		})
 	}()
 	for {
@@ -150,8 +152,9 @@ func (s *service) generation(ctx context.Context, opts Options, e *engine) (*eng
 // reload reads the policy file again and ends what left it. Nil when the file that is in force stays so.
 func (s *service) reload(ctx context.Context, opts Options, old *engine) *engine {
 	old.c.log.DebugContext(ctx, "reloading")
-	c, err := Open(ctx, opts)
+	c, err := New(opts)
 	if err == nil {
+		c.lent = s.l
 		var e *engine
 		if c.file.Ledger != old.c.file.Ledger {
 			err = fail(KindRefused, "restart the service for another ledger", "the file names another ledger")
@@ -179,7 +182,7 @@ func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error
 		}
 		return nil, &Error{Kind: KindRefused, Err: fmt.Errorf("listen on %s: %w", addr, err), Hint: hint}
 	}
-	h, err := web.New(web.Options{Ledger: s.l, Engine: front{s.current.Load}, Holds: front{s.current.Load}, Problem: problem, Metrics: s.metrics, Logger: e.c.log})
+	h, err := s.handler(e)
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
@@ -200,6 +203,12 @@ func (s *service) listen(ctx context.Context, e *engine) (stop func(), err error
 			server.Close()
 		}
 	}), nil
+}
+
+// handler answers requests, about whichever engine is in force when they come.
+func (s *service) handler(e *engine) (http.Handler, error) {
+	f := front{s.current.Load}
+	return web.New(web.Options{Ledger: s.l, Engine: f, Holds: f, Tasks: f, Problem: problem, Metrics: s.metrics, Logger: e.c.log})
 }
 
 // alerts is the loop that tells people, as the policy file wants it.

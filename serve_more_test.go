@@ -139,7 +139,7 @@ func TestServeScatteredRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := Options{Config: file, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Actor: "test"}
-	c, err := Open(t.Context(), opts)
+	c, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func (d *daemon) options() Options {
 
 func (d *daemon) open() *Curfew {
 	d.Helper()
-	c, err := Open(d.Context(), d.options())
+	c, err := New(d.options())
 	if err != nil {
 		d.Fatal(err)
 	}

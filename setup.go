@@ -126,11 +126,11 @@ func (c *Curfew) Migrate(ctx context.Context) (api.Migration, error) {
 	if err := c.migrateQueue(ctx); err != nil {
 		return api.Migration{}, err
 	}
-	grants := []string{}
+	grants, application := []string{}, []string{}
 	if _, file := c.ledgerFile(); !file {
-		grants = ledger.Grants("CURFEW_ROLE")
+		grants, application = ledger.Grants("CURFEW_ROLE"), ledger.ApplicationGrants("APPLICATION_ROLE")
 	}
-	return api.Migration{Ledger: withoutSecrets(c.local(c.file.Ledger)), Applied: applied, Grants: grants}, nil
+	return api.Migration{Ledger: withoutSecrets(c.local(c.file.Ledger)), Applied: applied, Grants: grants, ApplicationGrants: application}, nil
 }
 
 // migrateQueue brings the queue's tables, which are in the ledger's database, to this program's version.

@@ -30,10 +30,11 @@ const (
 type stageName struct{ policy, stage string }
 
 // Status says how the named policies are, or all of the file: when each last did its work, when it is next due, and what is
-// wrong. It asks the ledger only, so that it answers while every process and every governed database is down; then the
+// wrong. Tasks that have a schedule are among them. It asks the ledger only, so that it answers while every process and every governed database is down; then the
 // schedules themselves tell which instants have passed unrecorded.
 func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatus, error) {
-	policies, err := c.policies(names)
+	statuses := []api.PolicyStatus{}
+	subjects, err := c.subjects(names)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +42,30 @@ func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatu
 	if err != nil {
 		return nil, err
 	}
-	statuses := []api.PolicyStatus{}
-	for _, p := range stagesOf(policies) {
+	for _, p := range subjects {
 		statuses = append(statuses, k.status(p))
 	}
 	return statuses, nil
+}
+
+// subjects are the stages of the named policies, and the named tasks; or all that the process has, of tasks those with a schedule.
+func (c *Curfew) subjects(names []string) ([]*policy.Policy, error) {
+	if len(names) == 0 {
+		return c.timed(), nil
+	}
+	var out []*policy.Policy
+	for _, name := range names {
+		p, err := c.named(name)
+		if err != nil {
+			return nil, err
+		}
+		if isTask(p) {
+			out = append(out, p)
+		} else {
+			out = append(out, stages(p)...)
+		}
+	}
+	return out, nil
 }
 
 // known is what the ledger has about policies and their runs.

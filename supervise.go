@@ -33,28 +33,8 @@ func (e *engine) supervise(ctx context.Context, beat func()) error {
 	every := time.NewTicker(superviseEvery)
 	defer every.Stop()
 	for {
-		runs, err := e.l.OpenRuns(ctx)
-		if err != nil {
+		if _, err := e.superviseOnce(ctx); err != nil {
 			return err
-		}
-		now, err := e.l.Now(ctx)
-		if err != nil {
-			return err
-		}
-		for _, run := range runs {
-			mine, n := e.draining(run.ID)
-			if mine || run.Owner != "" && now.Sub(run.Heartbeat) < staleAfter {
-				continue
-			}
-			if n >= mostRuns {
-				break
-			}
-			if !e.has(ctx, run) {
-				continue
-			}
-			if err := e.take(ctx, run); err != nil {
-				return err
-			}
 		}
 		beat()
 		select {
@@ -64,6 +44,35 @@ func (e *engine) supervise(ctx context.Context, beat func()) error {
 		case <-e.kick:
 		}
 	}
+}
+
+// superviseOnce takes the open runs that nobody has, and reports how many there are that this process could work on.
+func (e *engine) superviseOnce(ctx context.Context) (open int, err error) {
+	runs, err := e.l.OpenRuns(ctx)
+	if err != nil {
+		return 0, err
+	}
+	now, err := e.l.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, run := range runs {
+		mine, n := e.draining(run.ID)
+		if mine || run.Owner != "" && now.Sub(run.Heartbeat) < staleAfter {
+			continue
+		}
+		if n >= mostRuns {
+			break
+		}
+		if !e.has(ctx, run) {
+			continue
+		}
+		open++
+		if err := e.take(ctx, run); err != nil {
+			return open, err
+		}
+	}
+	return open, nil
 }
 
 // has reports whether the run's database is in this process's policy file. A run whose database is not is another process's.
@@ -217,8 +226,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mayStart reports whether the run that this one comes after is done. When that one did not succeed, this one is skipped.
+// mayStart reports whether the run's turn has come and, where its policy shares a lock, whether it has that now.
 func (e *engine) mayStart(ctx context.Context, run ledger.Run, p *policy.Policy) (bool, error) {
+	if ready, err := e.itsTurn(ctx, run, p); !ready || err != nil {
+		return false, err
+	}
+	return e.takeLock(ctx, run, p)
+}
+
+// itsTurn reports whether the run that this one comes after is done. When that one did not succeed, this one is skipped.
+func (e *engine) itsTurn(ctx context.Context, run ledger.Run, p *policy.Policy) (bool, error) {
 	if run.State != ledger.Accepted || !live(run) {
 		return true, nil
 	}
@@ -343,6 +360,9 @@ func (e *engine) retireGone(ctx context.Context) error {
 		if err := e.retire(ctx, name); err != nil {
 			return err
 		}
+	}
+	if err := e.putTasks(ctx); err != nil {
+		return err
 	}
 	if err := e.retireStages(ctx); err != nil {
 		return err

@@ -35,7 +35,7 @@ type stageSchedule struct {
 // schedules are those of the policy file.
 func (c *Curfew) schedules() ([]*stageSchedule, error) {
 	var out []*stageSchedule
-	for _, p := range stagesOf(c.file.Policies) {
+	for _, p := range c.timed() {
 		if p.Schedule == nil {
 			continue
 		}
@@ -44,7 +44,12 @@ func (c *Curfew) schedules() ([]*stageSchedule, error) {
 			return nil, &Error{Kind: KindConfig, Err: fmt.Errorf("policy %s: schedule: %w", stageWords(p), err)}
 		}
 		s := schedule.Schedule{Cron: cron, Location: p.Location()}
-		out = append(out, &stageSchedule{p: p, s: s, spec: scheduled(p, s)})
+		st := &stageSchedule{p: p, s: s, spec: scheduled(p, s)}
+		if d := c.tasks[p.Name]; isTask(p) && d != nil {
+			st.spec.RevisionID, st.spec.Revision = d.revision, d.body
+			st.spec.Cutoff = func(asOf time.Time) time.Time { return asOf }
+		}
+		out = append(out, st)
 	}
 	return out, nil
 }
@@ -117,8 +122,8 @@ func (e *engine) tick(ctx context.Context, beat func()) error {
 			if !ended[st.p.Name] && !st.next.IsZero() && now.Before(st.next) && now.Sub(st.ticked).Abs() < tidyEvery {
 				continue
 			}
-			if err := e.tickOne(ctx, st, now); err != nil {
-				failed = append(failed, fmt.Errorf("policy %s: %w", stageWords(st.p), err))
+			if _, err := e.tickOne(ctx, st, now); err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", subjectWords(st.p), err))
 			}
 		}
 		if err := errors.Join(failed...); err != nil {
@@ -142,6 +147,14 @@ func (e *engine) schedules() ([]*stageSchedule, error) {
 	return stages, err
 }
 
+// subjectWords names what has a schedule.
+func subjectWords(p *policy.Policy) string {
+	if isTask(p) {
+		return "task " + p.Name
+	}
+	return "policy " + stageWords(p)
+}
+
 // takeEnded are the policies of which a run ended here since it was last asked.
 func (e *engine) takeEnded() map[string]bool {
 	e.mu.Lock()
@@ -151,12 +164,14 @@ func (e *engine) takeEnded() map[string]bool {
 	return ended
 }
 
-func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) error {
+// tickOne reports whether there was something to do.
+func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) (did bool, err error) {
 	for {
 		t, err := e.l.Tick(ctx, st.spec)
 		if err != nil {
-			return err
+			return did, err
 		}
+		did = did || len(t.Accepted)+len(t.Ended) > 0
 		e.told(ctx, t)
 		if t.Older != st.older {
 			if st.older = t.Older; st.older {
@@ -173,7 +188,7 @@ func (e *engine) tickOne(ctx context.Context, st *stageSchedule, now time.Time) 
 	} else {
 		st.next = now.Add(tidyEvery)
 	}
-	return nil
+	return did, nil
 }
 
 // told logs what a tick did.
@@ -196,6 +211,7 @@ func (e *engine) told(ctx context.Context, t ledger.Ticked) {
 	}
 	if len(t.Accepted) > 0 {
 		e.nudge()
+		e.nudgeCalls()
 	}
 }
 

@@ -127,6 +127,8 @@ type Migration struct {
 	Ledger  string   `json:"ledger"`  // without secrets
 	Applied []string `json:"applied"` // names of the migrations; none when there was nothing to do
 	Grants  []string `json:"grants"`  // the least a role needs there that does not own it; none in a file
+	// ApplicationGrants are what the role of an application needs that defers calls of tasks by SELECT curfew.defer(…); none in a file.
+	ApplicationGrants []string `json:"application_grants"`
 }
 
 // Proposal is what init found in a database.

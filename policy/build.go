@@ -22,7 +22,7 @@ func (b *builder) policy(name string, raw *rawPolicy, file *rawFile) *Policy {
 		Action: b.action(raw.Action), Stages: b.stages(raw.Stages), KeepLast: b.keepLast(raw.KeepLast), Privacy: b.privacy(raw.Privacy),
 		After: raw.After.String(), Timezone: DefaultTimezone,
 		Batch: b.batch(raw.Batch), Retry: b.retry(raw.Retry), Schedule: b.schedule(raw.Schedule), Limits: b.limits(raw.Limits),
-		Windows: b.windows(raw.Windows),
+		Windows: b.windows(raw.Windows), Lock: b.lock(raw.Lock),
 	}
 	p.Cascade, p.CascadeSubjects = b.children(raw.Cascade)
 	b.required(raw)

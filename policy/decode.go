@@ -99,6 +99,14 @@ func (r *reader) value(p pair, field string, into reflect.Value) {
 		*v = r.columns(p, field)
 	case *values:
 		*v = r.constants(p.value, field)
+	case *argv:
+		*v = r.argv(p.value, field)
+	case *variables:
+		*v = r.variables(p, field)
+	case *codes:
+		*v = r.codes(p.value, field)
+	case *numbers:
+		*v = r.numbers(p, field)
 	case *boolean:
 		*v = r.boolean(p.value, field)
 	case *[]*rawStage:
@@ -111,9 +119,11 @@ func (r *reader) value(p pair, field string, into reflect.Value) {
 		*v = new(rawSchedule)
 		r.section(p, field, reflect.ValueOf(*v).Elem())
 	case *map[string]*rawDatabase:
-		*v = sections[rawDatabase](r, p, field)
+		*v = sections[rawDatabase](r, p, field, isName, nameHint)
 	case *map[string]*rawPolicy:
-		*v = sections[rawPolicy](r, p, field)
+		*v = sections[rawPolicy](r, p, field, isName, nameHint)
+	case *map[string]*rawTask:
+		*v = sections[rawTask](r, p, field, isTaskName, taskNameHint)
 	default: // a pointer to a section
 		into.Set(reflect.New(into.Type().Elem()))
 		r.section(p, field, into.Elem())
@@ -144,7 +154,7 @@ func (r *reader) section(p pair, field string, into reflect.Value) {
 
 // sections decodes a mapping from names of the operator's choice to sections.
 // A nil map stands for one that was not usable and is reported.
-func sections[T any](r *reader, p pair, field string) map[string]*T {
+func sections[T any](r *reader, p pair, field string, named func(string) bool, hint string) map[string]*T {
 	if p.value.kind != mapNode {
 		r.wrongKind(p.value, field, "a mapping from names to settings")
 		return nil
@@ -153,8 +163,8 @@ func sections[T any](r *reader, p pair, field string) map[string]*T {
 	for _, entry := range p.value.pairs {
 		name := entry.key.text
 		child := join(field, name)
-		if !isName(name) {
-			r.fail(entry.key, field, fmt.Sprintf("%s is not a name", quoted(name)), "use a lower-case letter, then lower-case letters, digits, _ and -, at most 63")
+		if !named(name) {
+			r.fail(entry.key, field, fmt.Sprintf("%s is not a name", quoted(name)), hint)
 			continue
 		}
 		if entry.value.kind == scalarNode && entry.value.scalar == nullScalar {
@@ -237,6 +247,12 @@ func quoted(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// What a name is, in words.
+const (
+	nameHint     = "use a lower-case letter, then lower-case letters, digits, _ and -, at most 63"
+	taskNameHint = "use a letter, then letters, digits, _, - and ., at most 100"
+)
 
 // isName accepts what may name a policy or a database.
 func isName(s string) bool {

@@ -43,6 +43,11 @@ func FuzzParse(f *testing.F) {
 					t.Fatalf("policy %s: cutoff %v", p.Name, c)
 				}
 			}
+			for _, task := range file.Tasks {
+				if _, canonical := task.Revision(); strings.Contains(string(canonical), "hush") && !strings.Contains(string(data), "hush") {
+					t.Fatalf("task %s: an expanded secret is in the revision: %s", task.Name, canonical)
+				}
+			}
 			return
 		}
 		var all policy.Errors

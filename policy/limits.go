@@ -133,7 +133,7 @@ func (p *Policy) Effect() string {
 	for i := range q.Stages {
 		q.Stages[i].Schedule = nil
 	}
-	q.Description, q.Authority, q.After = "", "", ""
+	q.Description, q.Authority, q.After, q.Lock = "", "", "", ""
 	q.Mode, q.Schedule, q.Windows = Enforce, nil, nil // when it runs, not what it removes
 	q.Batch, q.Retry, q.Limits = Batch{}, Retry{}, Limits{}
 	id, _ := q.Revision()

@@ -62,7 +62,7 @@ func Parse(data []byte, o Options) (*File, error) {
 		return nil, r.errs.finish()
 	}
 	r.hideSecrets(root)
-	r.strayVariables(root, "")
+	r.strayVariables(root)
 	b := &builder{reader: r, options: o}
 	raw := new(rawFile)
 	r.decode(root, &node{line: 1, col: 1}, "", reflect.ValueOf(raw).Elem())
@@ -73,26 +73,55 @@ func Parse(data []byte, o Options) (*File, error) {
 	return f, nil
 }
 
-// isSecret reports whether the setting at this path is expanded and hidden.
-func isSecret(field string) bool {
+// isSecret reports whether the setting at this path is expanded and hidden. The
+// path is in its parts, as the name of a task may have dots in it.
+func isSecret(path []string) bool {
+	field := strings.Join(path, ".")
 	if oneOf(field, "ledger", "key", "alerts.webhook.url", "alerts.webhook.secret", "alerts.ping.url", "mail.server") {
 		return true
 	}
-	rest, ok := strings.CutPrefix(field, "databases.")
-	_, setting, _ := strings.Cut(rest, ".")
-	return ok && oneOf(setting, "url", "workers.url", "workers.token") || strings.HasPrefix(field, "policies.") && actionSecret.MatchString(field)
+	if len(path) < 3 {
+		return false
+	}
+	setting := strings.Join(path[2:], ".")
+	switch path[0] {
+	case "databases":
+		return oneOf(setting, "url", "workers.url", "workers.token")
+	case "policies":
+		return actionSecret.MatchString(field)
+	case "tasks":
+		return oneOf(setting, "http.url", "http.token") || isVariable(path)
+	}
+	return false
+}
+
+// isVariable reports whether the path is that of a variable of a task's command,
+// or of a header field of its request.
+func isVariable(path []string) bool {
+	return path[0] == "tasks" && (len(path) == 4 && path[2] == "env" || len(path) == 5 && path[2] == "http" && path[3] == "headers")
 }
 
 // actionSecret matches the settings of actions that are expanded when they are
 // used.
 var actionSecret = regexp.MustCompile(`\.action\.(notify\.webhook\.(url|secret)|call\.(url|token))$`)
 
-// hideSecrets keeps the further lines of a secret that spans several out of
-// messages; its first line is masked like any other.
+// hideSecrets keeps out of messages what masking cannot see in a line: the
+// further lines of a secret that spans several, and what has a name of the
+// operator's choice.
 func (r *reader) hideSecrets(root *node) {
-	walk(root, "", func(n *node, field string) {
-		if !isSecret(field) || n.kind != scalarNode || !strings.Contains(n.text, "\n") && n.line < len(r.lines) && strings.Contains(r.lines[n.line-1], n.text) {
+	walk(root, nil, func(n *node, path []string) {
+		if n.kind == scalarNode && len(path) >= 3 && path[0] == "tasks" && strings.HasPrefix(path[2], "env") && !isVariable(path) {
+			r.blank[n.line] = true // a list of A=b, or environment: {A: b}, is refused, and a secret none the less
+		}
+		if n.kind != scalarNode || !isSecret(path) {
 			return
+		}
+		variable := isVariable(path) && !onlyVar.MatchString(n.text)
+		if !variable && (!strings.Contains(n.text, "\n") && n.line < len(r.lines) && strings.Contains(r.lines[n.line-1], n.text)) {
+			return
+		}
+		if variable {
+			r.blank[n.line] = true
 		}
 		indent := func(s string) int { return len(s) - len(strings.TrimLeft(s, " ")) }
 		for i := n.line; i < len(r.lines); i++ {
@@ -105,22 +134,25 @@ func (r *reader) hideSecrets(root *node) {
 }
 
 // walk visits every value with its path.
-func walk(n *node, field string, visit func(*node, string)) {
-	visit(n, field)
+func walk(n *node, path []string, visit func(n *node, path []string)) {
+	visit(n, path)
 	for _, p := range n.pairs {
-		walk(p.value, join(field, p.key.text), visit)
+		walk(p.value, append(path[:len(path):len(path)], p.key.text), visit)
 	}
 	for i, item := range n.items {
-		walk(item, fmt.Sprintf("%s[%d]", field, i), visit)
+		at := slices.Clone(path)
+		at[len(at)-1] = indexed(at[len(at)-1], i) // the file itself is no list
+		walk(item, at, visit)
 	}
 }
 
 // strayVariables refuses ${ where it is not expanded: taken literally it would
 // be a scope or a name that matches nothing.
-func (r *reader) strayVariables(root *node, field string) {
-	walk(root, field, func(n *node, field string) {
-		if strings.Contains(n.text, "${") && !isSecret(field) {
-			r.fail(n, field, "${…} is expanded in ledger, key, the url and the workers of a database, the addresses of actions, mail and alerts only", "write the value itself")
+func (r *reader) strayVariables(root *node) {
+	walk(root, nil, func(n *node, path []string) {
+		field := strings.Join(path, ".")
+		if strings.Contains(n.text, "${") && !isSecret(path) {
+			r.fail(n, field, "${…} is expanded in ledger, key, the url and the workers of a database, the addresses of actions, mail and alerts, and the env and http of tasks only", "write the value itself")
 		}
 		for _, p := range n.pairs {
 			if strings.Contains(p.key.text, "${") {
@@ -157,18 +189,14 @@ func (b *builder) file(raw *rawFile) *File {
 	}
 	f.Ledger = b.ledger(raw.Ledger)
 	f.Key = b.key(raw.Key)
-	if raw.Databases == nil && !b.failed("databases") {
-		b.missing(raw.place, "databases", "name at least one: databases: {main: {url: …}}")
-	}
 	for _, name := range slices.Sorted(maps.Keys(raw.Databases)) {
 		f.Databases[name] = b.database(name, raw.Databases[name])
-	}
-	if raw.Policies == nil && !b.failed("policies") {
-		b.missing(raw.place, "policies", "state what goes when; curfew init proposes policies")
 	}
 	for _, name := range slices.Sorted(maps.Keys(raw.Policies)) {
 		f.Policies = append(f.Policies, b.policy(name, raw.Policies[name], raw))
 	}
+	f.Tasks = b.tasks(raw)
+	f.Retention = b.retention(raw.Retention)
 	f.Alerts = b.alerts(raw.Alerts)
 	f.Mail = b.mail(raw.Mail)
 	b.across(raw)
@@ -198,12 +226,15 @@ func (b *builder) across(raw *rawFile) {
 		take(p.place, scheduledName{policy: name})
 		for _, s := range p.Stages {
 			if s.Name.set() {
-				take(s.place, scheduledName{name, s.Name.String()})
+				take(s.place, scheduledName{policy: name, stage: s.Name.String()})
 			}
 		}
 		if p.After.set() && raw.Policies[p.After.String()] == nil && !b.failed("policies."+p.After.String()) {
 			b.bad(p.After.leaf, &fault{"there is no such policy", "name a policy of this file: " + strings.Join(slices.Sorted(maps.Keys(raw.Policies)), ", ")})
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(raw.Tasks)) {
+		take(raw.Tasks[name].place, scheduledName{task: name})
 	}
 	b.cycles(raw)
 	if raw.Mail == nil && !b.failed("mail") {
@@ -272,6 +303,7 @@ func (b *builder) engine(raw *rawEngine) Engine {
 	} else {
 		e.Reserved = 0 // the default reserve would leave cleanup no worker
 	}
+	e.Queues = b.queues(raw.Queues)
 	if e.Reserved >= e.Workers {
 		b.fail(raw.Reserved.n, raw.Reserved.field, fmt.Sprintf("of %d workers, %d reserved leave none for cleanup", e.Workers, e.Reserved), "reserve fewer")
 	}

@@ -157,7 +157,8 @@ ledger: sqlite:curfew.db
 databases:
   main: {url: "sqlite:app.db", max_workers: 4}
   far: {workers: {url: "https://example.org/pool", token: "hush-hush-hush-hush-hush-hush-hush"}}
-engine: {workers: 8, reserved: 2}
+engine: {workers: 8, reserved: 2, queues: {mail: 2}}
+retention: {finished_calls: 6d, failed_calls: 80d}
 policies:
   first: {database: main, table: t, until: u, action: delete, mode: shadow, schedule: {cron: "@daily", by: external, grace: 15m}}
   sessions:
@@ -182,6 +183,26 @@ policies:
     batch: {rows: 1000, in_flight: 2, target: 500ms, pace: 50000}
     retry: {attempts: 5, backoff: 10s, factor: 10}
     limits: {retention_lag: 26h}
+    lock: table
+tasks:
+  core.clear:
+    description: tidies
+    command: [./manage]
+    dir: app
+    env: {LANG: C}
+    cron: "42 2 * * 1"
+    timezone: Europe/Paris
+    start_within: 2h
+    overlap: queue
+    catch_up: all
+    timeout: 7m
+    kill_after: 5s
+    retry: {attempts: 4, backoff: 11s, factor: 2}
+    exit_codes: {retry: [75], fail: [65]}
+    priority: 3
+    queue: mail
+    lock: tidy
+  Web: {http: {url: "https://example.org/task", method: PUT, body: all, token: hush-web, headers: {X-Tenant: library}}, concurrency: 2}
 alerts:
   webhook: {url: "https://example.org/alerts", secret: "whsec_aHVzaCBodXNoIGh1c2ggaHVzaCBodXNoIGh1c2ghISE="}
   ping: {url: "https://example.org/ping/{policy}"}
@@ -198,7 +219,12 @@ func TestEveryFieldIsJudged(t *testing.T) {
 		{"version", "version: 1"}, {"ledger", "ledger: sqlite:curfew.db"},
 		{"databases.main.url", `url: "sqlite:app.db"`}, {"databases.main.max_workers", "max_workers: 4"},
 		{"databases.far.workers.url", `url: "https://example.org/pool"`}, {"databases.far.workers.token", `token: "hush-hush-hush-hush-hush-hush-hush"`},
-		{"engine", "engine: {workers: 8, reserved: 2}"}, {"engine.workers", "workers: 8"}, {"engine.reserved", "reserved: 2"},
+		{"engine", "engine: {workers: 8, reserved: 2, queues: {mail: 2}}"}, {"engine.queues", "queues: {mail: 2}"}, {"policies.sessions.lock", "lock: table"},
+		{"retention.finished_calls", "finished_calls: 6d"}, {"retention.failed_calls", "failed_calls: 80d"},
+		{"tasks.Web.http.url", `url: "https://example.org/task"`}, {"tasks.Web.http.method", "method: PUT"}, {"tasks.Web.http.body", "body: all"}, {"tasks.Web.http.token", "token: hush-web"},
+		{"tasks.Web.http.headers", "headers: {X-Tenant: library}"}, {"tasks.Web.concurrency", "concurrency: 2"},
+		{"tasks.core.clear.exit_codes.retry", "retry: [75]"}, {"tasks.core.clear.exit_codes.fail", "fail: [65]"},
+		{"tasks.core.clear.retry.attempts", "attempts: 4"}, {"tasks.core.clear.retry.backoff", "backoff: 11s"}, {"tasks.core.clear.retry.factor", "factor: 2"}, {"engine.workers", "workers: 8"}, {"engine.reserved", "reserved: 2"},
 		{"policies.first.schedule.by", "by: external"}, {"policies.first.schedule.grace", "grace: 15m"},
 		{"alerts.webhook.url", `url: "https://example.org/alerts"`}, {"alerts.ping.url", `url: "https://example.org/ping/{policy}"`},
 		{"alerts.webhook.secret", `secret: "whsec_aHVzaCBodXNoIGh1c2ggaHVzaCBodXNoIGh1c2ghISE="`},
@@ -210,6 +236,11 @@ timezone: Europe/Berlin|at_cutoff: due`, "\n") {
 			name, _, _ := strings.Cut(text, ":")
 			settings = append(settings, struct{ field, text string }{"policies.sessions." + name, text})
 		}
+	}
+	for text := range strings.SplitSeq(`description: tidies|command: [./manage]|dir: app|env: {LANG: C}|cron: "42 2 * * 1"|timezone: Europe/Paris|start_within: 2h|overlap: queue|`+
+		`catch_up: all|timeout: 7m|kill_after: 5s|priority: 3|queue: mail|lock: tidy`, "|") {
+		name, _, _ := strings.Cut(text, ":")
+		settings = append(settings, struct{ field, text string }{"tasks.core.clear." + name, text})
 	}
 	for section, texts := range map[string]string{
 		"since":    "column: last_seen|zone: UTC|null: never|implausible_before: 2000-01-01",
@@ -238,7 +269,7 @@ timezone: Europe/Berlin|at_cutoff: due`, "\n") {
 			}
 			if what == "twice" && !strings.Contains(valid, ", "+s.text) && !strings.Contains(valid, s.text+", ") && !strings.Contains(valid, "{"+s.text) {
 				broken = s.text + "\n    " + s.text
-				if !strings.HasPrefix(s.field, "policies") {
+				if !strings.HasPrefix(s.field, "policies") && !strings.HasPrefix(s.field, "tasks") {
 					broken = s.text + "\n" + s.text
 				}
 			}

@@ -29,6 +29,8 @@ type File struct {
 	Databases map[string]*Database // by name
 	Engine    Engine
 	Policies  []*Policy // sorted by name
+	Tasks     []*Task   `json:",omitempty"` // sorted by name
+	Retention Retention
 	Alerts    Alerts
 	Mail      *Mail  `json:",omitempty"` // nil: no e-mail can be sent
 	Path      string // where it was read from, as given
@@ -55,6 +57,9 @@ type Workers struct {
 type Engine struct {
 	Workers  int // all workers of the process
 	Reserved int // of these, how many cleanup may never take
+	// Queues are further queues of tasks, with the workers of each, which are
+	// besides Workers.
+	Queues map[string]int `json:",omitempty"`
 }
 
 // Policy is everything needed to execute one policy, without secrets. Its JSON
@@ -87,6 +92,7 @@ type Policy struct {
 	KeepLast    *KeepLast `json:"keep_last,omitempty"`
 	Privacy     *Privacy  `json:"privacy,omitempty"`
 	Windows     []Window  `json:"windows,omitempty"` // when batches may begin; none: always
+	Lock        string    `json:"lock,omitempty"`    // of all that name it, one is executed at a time
 
 	// CascadeSubjects are those of Cascade that say how they name the data subject.
 	CascadeSubjects []CascadeSubject `json:"cascade_subjects,omitempty"`

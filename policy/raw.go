@@ -61,12 +61,13 @@ type rawFile struct {
 	Version   integer                 `yaml:"version" jsonschema:"required,enum=1" jsonschema_description:"The version of the file format."`
 	Ledger    secret                  `yaml:"ledger" jsonschema:"default=sqlite:curfew.db" jsonschema_description:"Where runs, batches and the audit log are kept: sqlite:PATH, or postgres://… for several machines. ${VAR} and ${file:PATH} are expanded."`
 	Key       secret                  `yaml:"key" jsonschema_description:"The installation's key, from which record hashes and cursors are derived: ${file:PATH} or ${VAR}. CURFEW_KEY is used when it is left out."`
-	Databases map[string]*rawDatabase `yaml:"databases" jsonschema:"required" jsonschema_description:"The governed databases, by name."`
+	Databases map[string]*rawDatabase `yaml:"databases" jsonschema_description:"The governed databases, by name."`
 	Engine    *rawEngine              `yaml:"engine" jsonschema_description:"The worker pool of the daemon."`
-	Policies  map[string]*rawPolicy   `yaml:"policies" jsonschema:"required" jsonschema_description:"The retention schedule: one policy for each record class, by name (a-z, 0-9, _ and -)."`
-	Tasks     later                   `yaml:"tasks" jsonschema:"-"`
+	Policies  map[string]*rawPolicy   `yaml:"policies" jsonschema_description:"The retention schedule: one policy for each record class, by name (a-z, 0-9, _ and -)."`
+	Tasks     map[string]*rawTask     `yaml:"tasks" jsonschema_description:"Periodic and deferred work besides retention, by name (letters, digits, _, - and .)."`
 	Mail      *rawMail                `yaml:"mail" jsonschema_description:"The mail server, for notify by e-mail."`
 	Alerts    *rawAlerts              `yaml:"alerts" jsonschema_description:"Who is told what nobody may miss."`
+	Retention *rawRetention           `yaml:"retention" jsonschema_description:"How long what is over stays in curfew's own lists."`
 }
 
 type rawDatabase struct {
@@ -86,6 +87,7 @@ type rawEngine struct {
 	place    `yaml:"-"`
 	Workers  integer `yaml:"workers" jsonschema:"minimum=1,maximum=256,default=8" jsonschema_description:"All workers of the process."`
 	Reserved integer `yaml:"reserved" jsonschema:"minimum=0,maximum=255,default=2" jsonschema_description:"How many of them cleanup may never take."`
+	Queues   numbers `yaml:"queues" jsonschema_description:"Further queues of tasks, by name, each with the number of its workers in the process."`
 }
 
 type rawPolicy struct {
@@ -115,6 +117,7 @@ type rawPolicy struct {
 	Limits      *rawLimits   `yaml:"limits" jsonschema_description:"What is out of the ordinary: a run that would change more waits for approval."`
 	KeepLast    *rawKeepLast `yaml:"keep_last" jsonschema_description:"Rows that stay however old they are: the last few of each."`
 	Privacy     *rawPrivacy  `yaml:"privacy" jsonschema_description:"The data subject's own choice: never, default or forever."`
+	Lock        text         `yaml:"lock" jsonschema_description:"A lock, by name: of all policies and tasks that name it, one is executed at a time."`
 	Windows     list         `yaml:"windows" jsonschema_description:"The times of the day, in the policy's time zone, in which batches may begin: 22:00-05:00, or with days sat,sun 00:00-24:00. Left out, they may at any time."`
 	Approve     later        `yaml:"approve" jsonschema:"-"`
 }

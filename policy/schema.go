@@ -77,7 +77,7 @@ func leafSchema(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[children]():
 		return childrenSchema()
 	}
-	return nil
+	return taskLeafSchema(t)
 }
 
 // tune adds what struct tags cannot say.
@@ -93,7 +93,8 @@ func tune(s *jsonschema.Schema) {
 	property("trigger", "implausible_before").Pattern = datePattern
 	for _, d := range []struct{ def, name string }{
 		{"batch", "target"}, {"retry", "backoff"}, {"schedule", "start_within"}, {"schedule", "grace"}, {"limits", "retention_lag"},
-		{"stage", "min_notice"}, {"call", "timeout"},
+		{"stage", "min_notice"}, {"call", "timeout"}, {"task", "start_within"}, {"task", "timeout"}, {"task", "kill_after"}, {"taskRetry", "backoff"},
+		{"retention", "finished_calls"}, {"retention", "failed_calls"},
 	} {
 		property(d.def, d.name).Pattern = durationPattern
 	}
@@ -105,6 +106,7 @@ func tune(s *jsonschema.Schema) {
 	for _, e := range []struct{ def, name string }{
 		{"policy", "mode"}, {"call", "method"}, {"call", "per"}, {"policy", "at_cutoff"}, {"trigger", "type"}, {"trigger", "unit"}, {"trigger", "format"},
 		{"trigger", "null"}, {"schedule", "overlap"}, {"schedule", "catch_up"}, {"schedule", "by"},
+		{"task", "overlap"}, {"task", "catch_up"}, {"taskHTTP", "method"},
 	} {
 		property(e.def, e.name).Pattern = "" // the enumeration says it
 	}
@@ -113,6 +115,7 @@ func tune(s *jsonschema.Schema) {
 	pace.OneOf = []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "100000000"}, {Const: "none"}}
 
 	tuneActions(s, property)
+	tuneTasks(s, property)
 	for _, name := range []string{"since", "until"} {
 		p := property("policy", name)
 		p.OneOf = []*jsonschema.Schema{{Type: "string", Pattern: `\S`}, {Ref: p.Ref}}

@@ -82,6 +82,8 @@ var beyondSchema = []string{
 	"anonymise_as_of_plus", "anonymise_column_quoted", "archive_bad_table", "call_timeout", "call_url_", "dependents_both_subjects", "dependents_on_now",
 	"mail_", "notify_from_bad", "notify_template_", "notify_without_mail", "privacy_empty", "privacy_never_stages", "privacy_twice", "set_hash", "set_only_moving",
 	"stage_after_delete", "stage_at_calendar_before", "stage_delete_before", "stage_notice_nobody", "stage_twice",
+	"task_argv_variable", "task_cron_", "task_env_beside", "task_env_unset", "task_exit_codes_twice", "task_http_header_", "task_http_scheme",
+	"task_named_as_policy", "task_names_one_variable", "task_overlap_concurrency", "task_queue_unknown", "task_start_within", "task_timeout", "task_timezone",
 	"windows_day_twice", "windows_same", "windows_twice", "workers_http", "workers_query", "workers_scheme", "workers_token_", "workers_user",
 }
 

@@ -117,6 +117,7 @@ var (
 	secretValue = regexp.MustCompile(`(?i)\b(key|url|secret|password|token|ledger)(["']?\s*:\s*)("[^"]*(?:"|$)|'[^']*(?:'|$)|(?:\$\{[^}]*\}|[^\s,}])+)`)
 	// bareAddress is what somebody wrote who left out the url: below it.
 	bareAddress = regexp.MustCompile(`(?i)\b(webhook|ping)(["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,{}"'][^\s,}]*)`)
+	bareRequest = regexp.MustCompile(`(?i)\b(http)(["']?\s*:\s+)("[^"]*"?|'[^']*'?|[^\s,{}"'][^\s,}]*)`)
 	onlyVar     = regexp.MustCompile(`^["']?(\$\{[^}"']*\})?["']?$`)
 )
 
@@ -131,6 +132,7 @@ func mask(line string) string {
 		return part[1] + part[2] + "…"
 	})
 	line = bareAddress.ReplaceAllString(line, "$1$2…")
+	line = bareRequest.ReplaceAllString(line, "$1$2…")
 	return userinfo.ReplaceAllString(line, "://…@")
 }
 

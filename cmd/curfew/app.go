@@ -112,7 +112,7 @@ func (a *app) rootCommand() *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		"start": {a.demoCommand(), a.initCommand()},
 		"work":  {a.checkCommand(), a.planCommand(), a.runCommand(), a.runsCommand(), a.showCommand(), a.explainCommand(), a.approveCommand(), a.cancelCommand(), a.holdCommand()},
-		"serve": {a.serveCommand(), a.workerCommand(), a.statusCommand(), a.gapsCommand(), a.callsCommand(), a.pauseCommand(), a.resumeCommand(), a.tokenCommand()},
+		"serve": {a.serveCommand(), a.workerCommand(), a.statusCommand(), a.gapsCommand(), a.callsCommand(), a.pauseCommand(), a.resumeCommand(), a.taskCommand(), a.tokenCommand()},
 		"set":   {a.schemaCommand(), a.installCommand(), a.adoptCommand(), a.migrateCommand(), a.completionCommand(), a.versionCommand()},
 	} {
 		for _, c := range commands {
@@ -230,7 +230,7 @@ func (a *app) options() curfew.Options {
 
 // open opens the policy file that the flags name.
 func (a *app) open(ctx context.Context) (*curfew.Curfew, error) {
-	return curfew.Open(ctx, a.options())
+	return curfew.New(a.options())
 }
 
 // note tells the user something that is neither the answer nor an error.

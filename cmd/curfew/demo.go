@@ -235,7 +235,7 @@ func (d *demonstration) next(ctx context.Context, library string) error {
 
 // newest is the id of the newest run.
 func (d *demonstration) newest(ctx context.Context) (string, error) {
-	c, err := curfew.Open(ctx, curfew.Options{ConfigPath: d.config, Logger: d.app.logger(), Clock: ledgerClock})
+	c, err := curfew.New(curfew.Options{ConfigPath: d.config, Logger: d.app.logger(), Clock: ledgerClock})
 	if err != nil {
 		return "", err
 	}

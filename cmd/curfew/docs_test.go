@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The documentation runs. Of README.md and docs/*.md every ```sh block is executed, and every ```console block too: its
+// The documentation runs. Of README.md, docs/*.md and the examples' that are named below every ```sh block is executed, and every ```console block too: its
 // lines that begin with "$ " are commands, the others are what they print. Where the text says … anything may come, on a
 // line or in place of lines; numbers, ids, instants and the width of gaps may differ. The blocks of one file share a
 // folder, and run in order with the real program on the PATH. A block tagged yaml file=NAME is written into that folder
@@ -105,8 +105,8 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range append(documents, "../../README.md") {
-		t.Run(filepath.Base(document), func(t *testing.T) {
+	for _, document := range append(documents, "../../README.md", "../../examples/library/README.md") {
+		t.Run(strings.TrimPrefix(document, "../../"), func(t *testing.T) {
 			text, err := os.ReadFile(document)
 			if err != nil {
 				t.Fatal(err)
@@ -195,6 +195,7 @@ func buildForDocs(t *testing.T) string {
 		"go": "case \"$1\" in\n" +
 			"build) mkdir -p bin && cp -L " + self + " bin/curfew ;;\n" +
 			"install) ;;\n" +
+			goRunScript(t, repo) +
 			"*) echo \"no stand-in for go $1\" >&2; exit 1 ;;\nesac\n",
 	} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o777); err != nil {
@@ -205,6 +206,25 @@ func buildForDocs(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return bin
+}
+
+// goRunScript is go run as the examples' documents have it, from a copy of this repository: by the real go command, in this repository, and
+// with -dir where the document is read.
+func goRunScript(t *testing.T, repo string) string {
+	t.Helper()
+	goBin, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := exec.CommandContext(t.Context(), goBin, "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches := strings.Fields(string(env))
+	return "run) example=$2 dir=$(mktemp -d " + t.TempDir() + "/XXXXXX)\n" +
+		"  if [ \"${3:-}\" = -dir ]; then dir=$PWD/$4; fi\n" +
+		"  export PATH=" + filepath.Dir(goBin) + ":$PATH CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOCACHE=" + caches[0] + " GOMODCACHE=" + caches[1] + "\n" +
+		"  cd " + repo + " && exec " + goBin + " run $example -dir $dir ;;\n"
 }
 
 func TestBlocksOf(t *testing.T) {

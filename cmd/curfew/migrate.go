@@ -53,6 +53,13 @@ right, and puts that into the audit log under your name.`,
 				for _, g := range m.Grants {
 					p.linef("%s;", g)
 				}
+				if len(m.ApplicationGrants) > 0 {
+					p.linef("")
+					p.linef("-- for an application that defers calls of tasks by SELECT curfew.defer(…); put its role for APPLICATION_ROLE:")
+				}
+				for _, g := range m.ApplicationGrants {
+					p.linef("%s;", g)
+				}
 			})
 		},
 	}

@@ -44,7 +44,7 @@ func (s *story) silence(ctx context.Context) error {
 	s.Say("For three hours curfew has known when calls are expected (its clock was set back for that), and the scheduler did not call.")
 	opts := curfew.Options{ConfigPath: s.Path("curfew.yaml"), Logger: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return time.Now().Add(-3 * time.Hour) }}
-	c, err := curfew.Open(ctx, opts)
+	c, err := curfew.New(opts)
 	if err != nil {
 		return err
 	}

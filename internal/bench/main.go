@@ -64,6 +64,7 @@ var parts = []part{
 	{"idle", measureIdle},
 	{"big", measureBig},
 	{"serve", measureServe},
+	{"tasks", measureTasks},
 	{"costs", measureCosts},
 }
 
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.Func("in-flight", "batches at once, flat out: a list (default 4,2)", intList(&s.inFlight))
 	flags.Func("batch-rows", "rows a batch, flat out: a list (default 20000)", intList(&s.batchRows))
 	flags.StringVar(&s.out, "out", "docs/benchmarks.md", "the document to write the tables into; empty for none")
-	flags.Func("only", "what to measure, a list of postgres, mariadb, sqlite, idle, big, serve, costs (default the first three)",
+	flags.Func("only", "what to measure, a list of postgres, mariadb, sqlite, idle, big, serve, tasks, costs (default the first three)",
 		func(text string) error { s.only = strings.Split(text, ","); return knownParts(s.only) })
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

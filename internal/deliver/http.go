@@ -17,6 +17,7 @@ type Request struct {
 	Method  string
 	URL     string // a secret, like all that follows but the body
 	Token   string // a bearer token; "" is none
+	Headers map[string]string
 	Body    []byte // JSON
 	Timeout time.Duration
 
@@ -52,6 +53,9 @@ func (c *Caller) Send(ctx context.Context, r Request) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "curfew")
+	for name, value := range r.Headers {
+		req.Header.Set(name, value)
+	}
 	if r.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.Token)
 	}

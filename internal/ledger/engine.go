@@ -8,7 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,16 +39,40 @@ func (l *Ledger) connectSQLite(ctx context.Context, path string) error {
 	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
 		return fmt.Errorf("open the ledger: its directory: %w", err)
 	}
-	dsn := func(pragmas ...string) string {
-		q := url.Values{"_pragma": append([]string{
-			fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
-			"synchronous(FULL)", // a commit that returned survives a power cut
-			"foreign_keys(1)",
-		}, pragmas...)}
-		if len(pragmas) == 0 {
+	at := (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}).String()
+	if err := l.openSQLite(ctx, at, "synchronous(FULL)"); err != nil { // a commit that returned survives a power cut
+		return fmt.Errorf("open the ledger %s: %w", abs, err)
+	}
+	return nil
+}
+
+// memories numbers the ledgers in memory of this process: each is another database.
+var memories atomic.Int64
+
+// connectMemory makes a ledger in memory, which the connections of this Ledger share.
+func (l *Ledger) connectMemory(ctx context.Context) (err error) {
+	if err := l.openSQLite(ctx, fmt.Sprintf("file:/curfew-%d?vfs=memdb", memories.Add(1))); err != nil {
+		return fmt.Errorf("open a ledger in memory: %w", err)
+	}
+	// The pools may close what they keep; with the last connection everything would be gone.
+	l.read.SetMaxOpenConns(sqliteReaders + 1)
+	if l.keep, err = l.read.Conn(ctx); err != nil {
+		return errors.Join(fmt.Errorf("open a ledger in memory: %w", err), l.Close())
+	}
+	return nil
+}
+
+// openSQLite opens one writer and a few readers.
+func (l *Ledger) openSQLite(ctx context.Context, at string, pragmas ...string) (err error) {
+	dsn := func(more ...string) string {
+		q := url.Values{"_pragma": slices.Concat([]string{fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "foreign_keys(1)"}, pragmas, more)}
+		if len(more) == 0 {
 			q.Set("_txlock", "immediate") // a write lock taken late cannot be waited for
 		}
-		return (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: q.Encode()}).String()
+		if strings.Contains(at, "?") {
+			return at + "&" + q.Encode()
+		}
+		return at + "?" + q.Encode()
 	}
 	if l.write, err = sql.Open("sqlite", dsn()); err != nil {
 		return err
@@ -54,7 +80,7 @@ func (l *Ledger) connectSQLite(ctx context.Context, path string) error {
 	l.write.SetMaxOpenConns(1)
 	// The first connection makes the file, so a reader never does.
 	if err := l.write.PingContext(ctx); err != nil {
-		return errors.Join(fmt.Errorf("open the ledger %s: %w", abs, err), l.write.Close())
+		return errors.Join(err, l.write.Close())
 	}
 	if l.read, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {
 		return errors.Join(err, l.write.Close())

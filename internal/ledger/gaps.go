@@ -146,7 +146,7 @@ func (m *months) runs(rows *sql.Rows, err error) error {
 // StageHealth is how a stage has fared lately.
 type StageHealth struct {
 	Policy, Stage string
-	LastOK        Run // the succeeded enforce run with the latest as_of; its ID is "" when there is none
+	LastOK        Run // the succeeded run, no shadow one, with the latest as_of; its ID is "" when there is none
 	Last          Run // the last accepted run that has ended, in whatever mode and state; its ID is "" when there is none
 	// Missed, Failed and Expired count the occurrences after the as_of of LastOK, and after the last occurrence that ended
 	// as ok or shadow.
@@ -197,7 +197,7 @@ func (l *Ledger) fillHealth(ctx context.Context, h *StageHealth) (err error) {
 		}
 		return r, err
 	}
-	if h.LastOK, err = first(`mode = 'enforce' AND state = 'succeeded' ORDER BY as_of DESC, accepted_at DESC`); err != nil {
+	if h.LastOK, err = first(`mode <> 'shadow' AND state = 'succeeded' ORDER BY as_of DESC, accepted_at DESC`); err != nil {
 		return err
 	}
 	if h.Last, err = first(`ended_at IS NOT NULL ORDER BY ended_at DESC, id`); err != nil {

@@ -29,6 +29,8 @@ type Options struct {
 	// Clock replaces the machine's clock, which is a SQLite ledger's clock.
 	// PostgreSQL is asked for its own and ignores this. Default time.Now.
 	Clock func() time.Time
+	// Memory has a SQLite ledger in memory instead of what URL says: no other process sees it, and Close is its end. For tests.
+	Memory bool
 }
 
 // Ledger is an open ledger, safe for concurrent use.
@@ -37,7 +39,8 @@ type Ledger struct {
 	// write has one connection on SQLite: its writers queue here, in order,
 	// rather than in SQLite's busy loop, which is neither fair nor cheap.
 	write *sql.DB
-	read  *sql.DB // the same as write on PostgreSQL
+	read  *sql.DB   // the same as write on PostgreSQL
+	keep  *sql.Conn // of a ledger in memory: it lasts as long as a connection to it
 	log   *slog.Logger
 	actor string
 	clock func() time.Time
@@ -71,6 +74,10 @@ func connect(ctx context.Context, opts Options) (*Ledger, error) {
 	}
 	if l.clock == nil {
 		l.clock = time.Now
+	}
+	if opts.Memory {
+		l.sqlite = true
+		return l, l.connectMemory(ctx)
 	}
 	// The URL may hold a password: it appears in no message of ours.
 	switch scheme, rest, _ := strings.Cut(opts.URL, ":"); scheme {
@@ -117,6 +124,9 @@ func (l *Ledger) Close() error {
 	var errs []error
 	for _, s := range l.hot {
 		errs = append(errs, s.Close())
+	}
+	if l.keep != nil {
+		errs = append(errs, l.keep.Close())
 	}
 	if l.read != nil && l.read != l.write {
 		errs = append(errs, l.read.Close())

@@ -244,7 +244,7 @@ func (t *txn) end(ctx context.Context, r *Run) error {
 	if err := t.settleOccurrences(ctx, r); err != nil {
 		return err
 	}
-	if r.State == Succeeded && r.Mode != shadow {
+	if r.State == Succeeded && r.Mode != shadow && r.Mode != ModeTask {
 		return t.release(ctx, r)
 	}
 	return nil

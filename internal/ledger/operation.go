@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"crypto/subtle"
+	"database/sql"
 	"errors"
 	"fmt"
 )
@@ -68,4 +69,36 @@ func (t *txn) useOperation(ctx context.Context, a Acceptance, body [32]byte) (ru
 		return "", ErrOtherBody
 	}
 	return run, nil
+}
+
+// DeferOperation has something made under the caller's own key, once: make runs in the transaction and says what it made. The same
+// key with the same body, which the caller hashes, gives that for ever; with another body it is ErrOtherBody. Key and what was made
+// commit together.
+func (l *Ledger) DeferOperation(ctx context.Context, name, key string, body [32]byte, make func(ctx context.Context, tx *sql.Tx) (string, error)) (made string, fresh bool, err error) {
+	err = l.tx(ctx, func(t *txn) error {
+		var was []byte
+		made, fresh = "", false
+		// The row first: a rival's uncommitted key makes us wait, and find what it made.
+		if fresh, err = t.execOne(ctx, `INSERT INTO @operation (policy, key, body_hash, run) VALUES ($1, $2, $3, '') ON CONFLICT (policy, key) DO NOTHING`, name, key, body[:]); err != nil {
+			return err
+		}
+		if fresh {
+			if made, err = make(ctx, t.tx); err != nil {
+				return err
+			}
+			_, err = t.exec(ctx, `UPDATE @operation SET run = $1 WHERE policy = $2 AND key = $3`, made, name, key)
+			return err
+		}
+		if err := t.queryRow(ctx, `SELECT body_hash, run FROM @operation WHERE policy = $1 AND key = $2`, name, key).Scan(&was, &made); err != nil {
+			return err
+		}
+		if subtle.ConstantTimeCompare(was, body[:]) != 1 {
+			return ErrOtherBody
+		}
+		return nil
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("defer a call of %s: %w", name, err)
+	}
+	return made, fresh, nil
 }

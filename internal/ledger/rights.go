@@ -15,9 +15,9 @@ import (
 var rights = []struct{ rights, tables string }{
 	{"INSERT", "audit, revision, operation"},
 	{"INSERT, UPDATE", "run, batch, approval, database, schedule, occurrence, token, alert, tail"},
-	{"INSERT, UPDATE", "legal_hold, hold_copy"},
-	{"INSERT, DELETE", "call"},
-	{"INSERT, UPDATE, DELETE", "blocked, pause, policy"},
+	{"INSERT, UPDATE", "legal_hold, hold_copy, lock"},
+	{"INSERT, DELETE", "call, lock_holder"},
+	{"INSERT, UPDATE, DELETE", "blocked, pause, policy, task"},
 	{"INSERT, UPDATE, DELETE", "river_job, river_leader, river_queue, queue_client"},
 }
 
@@ -31,6 +31,13 @@ func Grants(role string) []string {
 		grants = append(grants, "GRANT "+r.rights+" ON curfew."+strings.ReplaceAll(r.tables, ", ", ", curfew.")+" TO "+role)
 	}
 	return append(grants, "GRANT USAGE ON SEQUENCE curfew."+queueSequence+" TO "+role)
+}
+
+// ApplicationGrants are the statements that let the role of an application defer calls of tasks by curfew.defer on PostgreSQL. It
+// needs no right in any table.
+func ApplicationGrants(role string) []string {
+	return []string{"GRANT USAGE ON SCHEMA curfew TO " + role,
+		"GRANT EXECUTE ON FUNCTION curfew.defer(text, jsonb, timestamptz, text) TO " + role}
 }
 
 // MissingRight is a right that our role lacks in the ledger.

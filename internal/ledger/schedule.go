@@ -18,7 +18,7 @@ const (
 // Scheduled is the schedule of one policy stage, as the file of the process that ticks has it.
 type Scheduled struct {
 	Policy, Stage string
-	Mode          string // of the runs: enforce, shadow
+	Mode          string // of the runs: enforce, shadow, ModeTask
 	// Expr is the schedule's identity: cron, zone and by whom. Another one starts afresh, with no past.
 	Expr string
 	// Between returns the instants in (after, until], ascending, at most limit of them. It is a function of its arguments.
@@ -32,7 +32,7 @@ type Scheduled struct {
 	// StartWithin is how late a run may begin; of an external schedule, how late the call may come (its grace).
 	StartWithin time.Duration
 	External    bool   // somebody calls: an instant is expected, not started
-	Overlap     string // of an instant while a run is open: "skip" (the default) or "queue"
+	Overlap     string // of an instant while a run is in its way: "skip" (the default), "queue" or, of a task, "allow"
 	CatchUp     string // of missed instants: "latest" (the default), "all" or "none"
 	CatchUpCap  int    // of "all": how many at most, the newest; 0 is 100
 	RevisionID  string
@@ -74,10 +74,10 @@ func (s *Scheduled) check() error {
 		return errors.New("policy, mode, expr, between and cutoff are needed, and start_within is not negative")
 	case RevisionID(s.Revision) != s.RevisionID:
 		return errors.New("the revision's id is not the hash of its text")
-	}
-	switch s.Overlap {
-	case "", "skip", "queue":
-	default:
+	case s.Mode == ModeTask && (s.External || s.Stage != ""):
+		return errors.New("a task has no stages, and nobody else calls it by a schedule")
+	case s.Overlap == "allow" && s.Mode == ModeTask:
+	case s.Overlap != "" && s.Overlap != "skip" && s.Overlap != "queue":
 		return fmt.Errorf("overlap is %q", s.Overlap)
 	}
 	switch s.CatchUp {

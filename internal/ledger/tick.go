@@ -51,7 +51,7 @@ type tick struct {
 	done   Ticked
 
 	looked   bool // the next two are known
-	busy     bool // a run of the stage and mode is accepted or running
+	busy     bool // a run of the stage and mode is in the way: accepted or running, and not between two attempts
 	awaiting []Run
 }
 
@@ -274,17 +274,24 @@ func (k *tick) look(ctx context.Context) error {
 	}
 	k.looked = true
 	for _, r := range open {
-		if r.State == AwaitingApproval {
+		switch {
+		case r.State == AwaitingApproval:
 			k.awaiting = append(k.awaiting, r)
-		} else {
+		case !r.rests():
 			k.busy = true
 		}
 	}
 	return nil
 }
 
+// rests reports whether a task's run waits for its next attempt. It may do so for hours, and others need not wait for it.
+func (r *Run) rests() bool { return r.Mode == ModeTask && r.State == Running && r.Owner == "" }
+
 // free reports whether a run may be accepted for the next instant. A run that still awaits approval makes way for it.
 func (k *tick) free(ctx context.Context) (bool, error) {
+	if k.s.Overlap == "allow" {
+		return true, nil
+	}
 	if err := k.look(ctx); err != nil {
 		return false, err
 	}

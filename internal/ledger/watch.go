@@ -79,10 +79,11 @@ type Stall struct {
 }
 
 // Stalled returns the open runs that nothing has happened to since the instant:
-// of a running one no batch has settled, to an accepted one nobody has come.
+// of a running one no batch has settled, to an accepted one nobody has come. Those
+// of tasks have no batches: their queue and their schedule bound how long they last.
 func (l *Ledger) Stalled(ctx context.Context, since time.Time) (stalls []Stall, err error) {
 	rows, err := l.query(ctx, `SELECT `+runColumns+`, (SELECT max(settled_at) FROM @batch WHERE run = @run.id)
-		FROM @run WHERE ended_at IS NULL AND state IN ('accepted', 'running') AND accepted_at < $1
+		FROM @run WHERE ended_at IS NULL AND mode <> 'task' AND state IN ('accepted', 'running') AND accepted_at < $1
 		ORDER BY accepted_at, id`, stamp(since))
 	if err != nil {
 		return nil, fmt.Errorf("look for stalled runs: %w", err)

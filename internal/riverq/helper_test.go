@@ -16,7 +16,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if job := os.Getenv(childVar); job != "" {
+	switch job := os.Getenv(childVar); job {
+	case "":
+	case "call":
+		os.Exit(callChild())
+	default:
 		os.Exit(child(job))
 	}
 	code := m.Run()
@@ -98,6 +102,17 @@ func onBothEmpty(t *testing.T, test func(t *testing.T, p place)) {
 		mustExec(t, p.open(t), `CREATE SCHEMA curfew`)
 		test(t, p)
 	})
+}
+
+// postgresPlace is a fresh queue on PostgreSQL.
+func postgresPlace(t *testing.T) place {
+	p := place{url: dbtest.Postgres(t)}
+	db := p.open(t)
+	mustExec(t, db, `CREATE SCHEMA curfew`)
+	if err := Migrate(t.Context(), db, false, "curfew"); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func mustExec(t testing.TB, db *sql.DB, query string, args ...any) {

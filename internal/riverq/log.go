@@ -3,6 +3,7 @@ package riverq
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,6 +34,9 @@ func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	if ours(r) {
+		return nil
+	}
 	q.said.mu.Lock()
 	if r.Time.Sub(q.said.last[r.Message]) < quietFor {
 		q.said.left[r.Message]++
@@ -47,6 +51,15 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 		r.AddAttrs(slog.Int64("left_out", left))
 	}
 	return q.Handler.Handle(ctx, r)
+}
+
+// ours reports whether River complains of what drop has done on purpose, and told.
+func ours(r slog.Record) (is bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		is = strings.Contains(a.Value.String(), errOvertaken.Error())
+		return !is
+	})
+	return is
 }
 
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler {

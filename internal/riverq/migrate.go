@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/riverdriver/riversqlite"
@@ -41,11 +42,18 @@ func Migrate(ctx context.Context, db *sql.DB, sqlite bool, schema string) (err e
 	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrate the queue: %w", err)
 	}
-	if _, err := conn.ExecContext(ctx, makeAlive.on(sqlite, schema)); err != nil {
-		return fmt.Errorf("migrate the queue: %w", err)
+	for _, t := range []text{makeAlive, dropIdle} {
+		if _, err := conn.ExecContext(ctx, t.on(sqlite, schema, time.Time{})); err != nil {
+			return fmt.Errorf("migrate the queue: %w", err)
+		}
 	}
 	return nil
 }
+
+// dropIdle drops two indexes of River's, over all words of the arguments and of the
+// metadata. Neither River nor we ask by them, and each step of each job writes into
+// both: without them a call costs a third less.
+var dropIdle = text{postgres: `DROP INDEX IF EXISTS %river_job_args_index, %river_job_metadata_index`}
 
 // migrateSQLite has no lock that spans River's look at the version and its
 // transactions. Each migration commits with its version, so a process that loses
@@ -69,7 +77,7 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("migrate the queue: %w", errors.Join(err, verr))
 		}
 	}
-	if _, err := db.ExecContext(ctx, makeAlive.on(true, "")); err != nil {
+	if _, err := db.ExecContext(ctx, makeAlive.on(true, "", time.Time{})); err != nil {
 		return fmt.Errorf("migrate the queue: %w", err)
 	}
 	return nil

@@ -1,26 +1,31 @@
-// Package riverq is the queue: it carries the names of batches from the
-// transaction that admitted them to a process that executes them, with River in
-// the ledger's own database. It owns River's tables and one beside them, of
-// processes that live.
+// Package riverq is the queue: it carries the names of batches, and the calls of
+// tasks, from the transaction that inserted them to a process that executes them,
+// with River in the ledger's own database. It owns River's tables and one beside
+// them, of processes that live.
 //
-// Its one invariant: a batch that was inserted is handed to Execute again and
-// again until Execute returns nil. No attempt is the last because a process died
-// in it. Two attempts may run at once, when one process takes another for dead:
-// that a batch counts once is for its receipt.
+// Its invariants: a batch that was inserted is handed to Execute again and again
+// until Execute returns nil. No attempt is the last because a process died in it.
+// A call that was inserted is handed to Do until Do returns nil, or it has used up
+// its attempts, of which one in which its process died is one. Two attempts may run
+// at once, when one process takes another for dead: that a batch counts once is for
+// its receipt.
 //
-// A job holds a run's id, a number and the retry numbers of its policy. No key,
-// bound or error text goes into River's tables.
+// A batch's job holds a run's id, a number and the retry numbers of its policy: no
+// key, bound or error text of a batch goes into River's tables. A call's job is the
+// call: its arguments, its errors and its result are kept there, until PruneCalls.
 package riverq
 
 import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -48,13 +53,6 @@ type Batch struct {
 	Queue   string // Cleanup or Interactive; "" is Cleanup
 }
 
-// Task names a piece of deferred work. Nothing inserts one yet; every process
-// knows the kind, because River's leader throws away stuck jobs of kinds that it
-// does not know.
-type Task struct {
-	ID string
-}
-
 // Options says whose queue to work, and with what.
 type Options struct {
 	// DB is where River's tables are; the client neither opens nor closes it.
@@ -63,9 +61,13 @@ type Options struct {
 	Schema string // of River's tables on PostgreSQL; "" on SQLite
 
 	// Workers is how many batches this process executes at once, Reserved how
-	// many of them only for Interactive. 1 <= Reserved < Workers. With Workers 0
-	// the client only inserts and cannot be started.
+	// many of them only for Interactive. 1 <= Reserved <= Workers; when they are
+	// equal, this process leaves Cleanup to others. With Workers 0 the client only
+	// inserts and cannot be started.
 	Workers, Reserved int
+	// Queues are further queues, with how many calls of each this process executes
+	// at once, beside Workers.
+	Queues map[string]int
 
 	// Execute executes a batch. Attempts count from 1; last says that the policy
 	// allows no more. nil ends the job, whatever became of the batch; an error
@@ -75,10 +77,23 @@ type Options struct {
 	//
 	// When ctx is cancelled the process is stopping: return soon. That attempt
 	// does not count, and the batch comes back at once.
+	// nil: batches are left to other processes.
 	Execute func(ctx context.Context, b Batch, attempt int, last bool) error
 
-	// Task does deferred work. nil: another process will.
-	Task func(ctx context.Context, t Task) error
+	// Tasks are the names of the tasks that this process can do. Calls of any other
+	// are left alone, and take no slot.
+	Tasks []string
+	// Do does a call. nil ends the call with its output, which is JSON or nothing.
+	// An error brings it back after its wait, or fails it for good when it was the
+	// last attempt; ErrElsewhere, LaterError, PutOffError and FinalError say more.
+	// What it returns after ctx has ended counts too, unless ctx was cancelled,
+	// which says that the process is stopping: that attempt does not count.
+	Do func(ctx context.Context, a Attempt) (output json.RawMessage, err error)
+
+	// Clock tells the time of everything that is due, waits, or has happened. nil:
+	// the machine's, and the database's own in statements. What tells a process
+	// that lives from one that is dead is real time in any case.
+	Clock func() time.Time
 
 	Logger       *slog.Logger  // default: none
 	PollInterval time.Duration // how often each queue is looked at; default 50 ms
@@ -90,17 +105,19 @@ type Options struct {
 	// appended, because two processes that share a name would vouch for each
 	// other's life. At most 60 characters.
 	ID string
+
+	margin time.Duration // for tests: rescueMargin
 }
 
-// ErrElsewhere is what Execute returns for a batch that this process cannot
+// ErrElsewhere is what Execute and Do return for what this process cannot
 // execute and another one can. It counts as no attempt.
-var ErrElsewhere = errors.New("this process cannot execute the batch")
+var ErrElsewhere = errors.New("this process cannot execute it")
 
-// LaterError is what Execute returns for a batch whose time has not come. It
-// counts as no attempt.
+// LaterError is what Execute and Do return when the time has not come. It counts
+// as no attempt.
 type LaterError struct{ After time.Duration }
 
-func (e *LaterError) Error() string { return "the batch is to be executed later" }
+func (e *LaterError) Error() string { return "it is to be executed later" }
 
 // ErrNotMigrated means that River's tables are missing or old: see Migrate.
 var ErrNotMigrated = errors.New("the queue's tables are missing or old")
@@ -111,14 +128,22 @@ const (
 	defaultBeat    = 5 * time.Second
 	deadBeats      = 6
 
-	// rescueMargin is how much longer than its timeout an attempt may run
-	// before River takes its job away. It is for a worker that hangs in a living
-	// process; the jobs of dead ones come back by the beat.
+	// rescueMargin is how much longer than its timeout an attempt may run before
+	// its job is taken away and its slot given to another. It is for what hangs in
+	// a living process; the jobs of dead ones come back by the beat.
 	rescueMargin = 5 * time.Minute
 	cooldown     = time.Millisecond // between two looks at a queue, when jobs wait
-	keepDone     = time.Hour
 	hardStop     = 10 * time.Second // for what was cancelled to return
 	maxID        = 60
+
+	// never keeps River's own rescue from our jobs: its leader discards those of
+	// kinds that it does not know, and those whose attempts are used up without a
+	// word. See alive.go for ours.
+	never = 100 * 365 * 24 * time.Hour
+	// slowly is how much less often a further queue is looked at than the two that
+	// every process has: there may be many of them, and Wake and the database's
+	// notifications say when there is something.
+	slowly = 5
 )
 
 // Client works the queues. Safe for concurrent use.
@@ -129,11 +154,20 @@ type Client struct {
 	river *river.Client[*sql.Tx]
 	pulse *pulse
 	woken woken
+	held  atomic.Bool // fetches nothing
 	told  sync.Map // by job id: how long it is to be left alone, see PutOffError
 
-	mu       sync.Mutex
-	started  bool
-	stopBeat func() // nil before Start
+	margin   time.Duration     // rescueMargin
+	names    map[string]string // of queues, by River's
+	notified notified
+	// Of the goroutine that beats.
+	suspects  map[hold]bool // what looked lost at the last beat
+	pruned    time.Time
+	pruneLeft int64 // what the last one removed: there may be more
+
+	mu      sync.Mutex
+	started bool
+	stops   []func() // what Start started beside River; nil before Start
 }
 
 // New returns a client that works nothing yet. It does not touch the database.
@@ -147,40 +181,98 @@ func New(o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	c := &Client{o: o, id: o.ID + "-" + strings.ToLower(rand.Text()[:12]), log: o.Logger, pulse: newPulse(o), woken: newWoken()}
+	c := &Client{o: o, id: o.ID + "-" + strings.ToLower(rand.Text()[:12]), log: o.Logger, margin: positive(o.margin, rescueMargin)}
+	slots := o.slots()
+	c.pulse, c.woken, c.names = newPulse(o, slots), newWoken(slots), map[string]string{}
+	for name := range o.Queues {
+		c.names[QueueName(name)] = name
+	}
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &batchWorker{c: c})
-	river.AddWorker(workers, &taskWorker{c: c})
+	if o.Execute != nil {
+		river.AddWorker(workers, &batchWorker{c: c})
+	}
+	for _, task := range o.Tasks {
+		river.AddWorkerArgs(workers, callArgs{task: task}, &callWorker{c: c, task: task})
+	}
+	if o.Execute == nil && len(o.Tasks) == 0 {
+		river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[none]) error { return nil })) // River will not start without
+	}
 	cfg := &river.Config{
 		ID:                          c.id,
 		Schema:                      o.Schema,
 		Workers:                     workers,
 		Logger:                      slog.New(newQuiet(o.Logger.Handler())),
-		Hooks:                       []rivertype.Hook{c.pulse},
+		Hooks:                       []rivertype.Hook{c.pulse, &inserting{c: c}},
 		FetchPollInterval:           o.PollInterval,
 		FetchCooldown:               min(cooldown, o.PollInterval),
 		FetchOnlyKnownKinds:         true, // a newer process's jobs wait for it
+		SkipUnknownJobCheck:         true, // whoever inserts a call need not be able to do it
 		JobTimeout:                  o.JobTimeout,
-		RescueStuckJobsAfter:        o.JobTimeout + rescueMargin,
-		CompletedJobRetentionPeriod: keepDone,
+		JobStuckThreshold:           c.margin,
+		JobStuckHandler:             c.stuck,
+		RescueStuckJobsAfter:        never,
+		CompletedJobRetentionPeriod: -1, // what goes, and when, is for us to say: see prune.go
+		CancelledJobRetentionPeriod: -1,
+		DiscardedJobRetentionPeriod: -1,
 		ReindexerIndexNames:         []string{}, // REINDEX is the owner's business, and our role may not be it
 	}
-	if o.Workers > 0 {
-		cfg.Queues = map[string]river.QueueConfig{
-			Cleanup:     {MaxWorkers: o.Workers - o.Reserved},
-			Interactive: {MaxWorkers: o.Reserved},
+	if o.Clock != nil {
+		cfg.Test.Time = clock(o.Clock)
+	}
+	if len(slots) > 0 {
+		cfg.Queues = map[string]river.QueueConfig{}
+		for queue, n := range slots {
+			cfg.Queues[queue] = river.QueueConfig{MaxWorkers: n}
+			if _, further := c.names[queue]; further {
+				cfg.Queues[queue] = river.QueueConfig{MaxWorkers: n, FetchPollInterval: slowly * o.PollInterval}
+			}
 		}
 	}
 	var err error
 	if o.SQLite {
-		c.river, err = river.NewClient(waking{riversqlite.New(o.DB), c.woken}, cfg)
+		c.river, err = river.NewClient(waking{riversqlite.New(o.DB), c.woken, c}, cfg)
 	} else {
-		c.river, err = river.NewClient(waking{riverdatabasesql.New(o.DB), c.woken}, cfg)
+		c.river, err = river.NewClient(waking{riverdatabasesql.New(o.DB), c.woken, c}, cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	return c, nil
+}
+
+// none is a kind of which there are no jobs.
+type none struct{}
+
+func (none) Kind() string { return "curfew_nothing" }
+
+// clock is Options.Clock as River asks for it.
+type clock func() time.Time
+
+func (c clock) Now() time.Time       { return c() }
+func (c clock) NowOrNil() *time.Time { t := c(); return &t }
+
+// now is the machine's time, or the clock's that was given.
+func (c *Client) now() time.Time {
+	if c.o.Clock != nil {
+		return c.o.Clock()
+	}
+	return time.Now()
+}
+
+// slots are the queues that this process works, by River's names, with what it
+// executes of each at once.
+func (o *Options) slots() map[string]int {
+	slots := map[string]int{}
+	if o.Reserved > 0 {
+		slots[Interactive] = o.Reserved
+	}
+	if o.Workers > o.Reserved {
+		slots[Cleanup] = o.Workers - o.Reserved
+	}
+	for name, n := range o.Queues {
+		slots[QueueName(name)] = n
+	}
+	return slots
 }
 
 func (o *Options) check() error {
@@ -189,12 +281,47 @@ func (o *Options) check() error {
 		return errors.New("no database")
 	case len(o.ID) > maxID:
 		return fmt.Errorf("an id of %d characters, at most %d", len(o.ID), maxID)
-	case o.Workers == 0 && o.Reserved == 0:
+	case o.Workers == 0 && o.Reserved == 0 && len(o.Queues) == 0:
 		return nil // only inserts
-	case o.Reserved < 1 || o.Reserved >= o.Workers:
-		return fmt.Errorf("%d workers, %d of them reserved: each queue needs at least one", o.Workers, o.Reserved)
-	case o.Execute == nil:
+	case o.Workers > 0 && o.Reserved < 1 || o.Reserved > o.Workers:
+		return fmt.Errorf("%d workers, %d of them reserved: at least one, at most all of them", o.Workers, o.Reserved)
+	case o.Execute == nil && o.Workers > o.Reserved:
+		return errors.New("workers for batches and nothing to execute them")
+	case o.Execute == nil && o.Do == nil:
 		return errors.New("workers and nothing to execute")
+	case o.Do == nil && len(o.Tasks) > 0:
+		return errors.New("tasks and nothing to do them")
+	}
+	return errors.Join(o.checkTasks(), o.checkQueues())
+}
+
+func (o *Options) checkTasks() error {
+	seen := map[string]bool{}
+	for _, task := range o.Tasks {
+		if !taskName.MatchString(task) {
+			return fmt.Errorf("%q is no name of a task", task)
+		}
+		if seen[task] {
+			return fmt.Errorf("task %q is there twice", task)
+		}
+		seen[task] = true
+	}
+	return nil
+}
+
+func (o *Options) checkQueues() error {
+	seen := map[string]string{Cleanup: Cleanup, Interactive: Interactive}
+	for name, n := range o.Queues {
+		if err := checkQueue(name); err != nil {
+			return err
+		}
+		if n < 1 {
+			return fmt.Errorf("queue %q: %d workers", name, n)
+		}
+		if other, ok := seen[QueueName(name)]; ok {
+			return fmt.Errorf("queue %q is the same as queue %q", name, other)
+		}
+		seen[QueueName(name)] = name
 	}
 	return nil
 }
@@ -214,7 +341,7 @@ func (c *Client) Start(ctx context.Context) error {
 	switch {
 	case c.started:
 		return errors.New("start the queue: it was started before")
-	case c.o.Workers == 0:
+	case c.o.Workers == 0 && len(c.o.Queues) == 0:
 		return errors.New("start the queue: this client only inserts")
 	}
 	if err := migrated(ctx, c.o.DB, c.o.SQLite, c.o.Schema); err != nil {
@@ -231,7 +358,7 @@ func (c *Client) Start(ctx context.Context) error {
 	}
 	c.started = true
 	c.pulse.start()
-	c.stopBeat = c.keepBeating(background)
+	c.stops = []func(){c.keepBeating(background), c.keepListening(background)}
 	return nil
 }
 
@@ -242,7 +369,7 @@ func (c *Client) Start(ctx context.Context) error {
 func (c *Client) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopBeat == nil {
+	if c.stops == nil {
 		return nil
 	}
 	c.pulse.stop()
@@ -253,8 +380,10 @@ func (c *Client) Stop(ctx context.Context) error {
 		err = c.river.StopAndCancel(hard)
 	}
 	// It beat until here: what executes during a long stop is not dead.
-	c.stopBeat()
-	c.stopBeat = nil
+	for _, stop := range c.stops {
+		stop()
+	}
+	c.stops = nil
 	if err != nil {
 		return fmt.Errorf("stop the queue: something does not return: %w", err)
 	}

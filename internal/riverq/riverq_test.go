@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/riverqueue/river"
 )
 
 func nothing(context.Context, Batch, int, bool) error { return nil }
@@ -47,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*Options){
 		"no database":         func(o *Options) { o.DB = nil },
-		"all reserved":        func(o *Options) { o.Reserved = 2 },
+		"more reserved":       func(o *Options) { o.Reserved = 3 },
 		"none reserved":       func(o *Options) { o.Reserved = 0 },
 		"reserved of nothing": func(o *Options) { o.Workers = 0 },
 		"nothing to execute":  func(o *Options) { o.Execute = nil },
@@ -299,32 +298,6 @@ func TestReserved(t *testing.T) {
 		}
 		if err := c.Alive(); err != nil {
 			t.Errorf("with all its slots taken: %v", err)
-		}
-	})
-}
-
-// TestTask: a process without tasks leaves them to one that has them.
-func TestTask(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
-		done := make(chan Task, 1)
-		c := p.client(t, nothing, func(o *Options) {
-			o.Task = func(_ context.Context, task Task) error { done <- task; return nil }
-		})
-		if _, err := c.river.Insert(t.Context(), taskArgs{ID: "x"}, &river.InsertOpts{Queue: Cleanup}); err != nil {
-			t.Fatal(err)
-		}
-		without := start(t, p.client(t, nothing))
-		eventually(t, "left for later", func() bool {
-			return one[string](t, without.o.DB, `SELECT state FROM `+p.job()) == "scheduled"
-		})
-		if n := one[int](t, without.o.DB, `SELECT attempt FROM `+p.job()); n != 0 {
-			t.Errorf("that cost an attempt: %d", n)
-		}
-		stop(t, without)
-		mustExec(t, c.o.DB, `UPDATE `+p.job()+` SET state = 'available', scheduled_at = created_at`)
-		start(t, c)
-		if task := receive(t, "the task", done); task.ID != "x" {
-			t.Errorf("got %v", task)
 		}
 	})
 }

@@ -20,8 +20,7 @@ const endless = 32_000
 const (
 	longestWait = 24 * time.Hour
 	reportWait  = time.Minute // between attempts that only report, at least
-	taskWait    = 10 * time.Second
-	// elsewhereWait leaves a batch to the other processes for so long.
+	// elsewhereWait leaves a batch, or a call, to the other processes for so long.
 	elsewhereWait = 200 * time.Millisecond
 	// longestLater is how long a batch rests at most before it is looked at
 	// again: clocks are set.
@@ -32,7 +31,7 @@ const (
 // database may quote a row.
 var errAttempt = errors.New("the attempt failed; the log of the process says why")
 
-// A PutOffError is what Execute returns for a batch that is to come back no sooner than After from now: whoever it depends on has
+// A PutOffError is what Execute and Do return for what is to come back no sooner than After from now: whoever it depends on has
 // said so. The attempt counts.
 type PutOffError struct {
 	After time.Duration
@@ -69,14 +68,21 @@ func (a *batchArgs) wait(attempt int) time.Duration {
 	if attempt >= a.Attempts {
 		return min(max(a.Backoff, reportWait), longestWait)
 	}
-	d := a.Backoff
+	return wait(a.Backoff, a.Factor, attempt)
+}
+
+// wait is backoff * factor^(attempt-1), at most a day.
+func wait(backoff time.Duration, factor, attempt int) time.Duration {
 	for range attempt - 1 {
-		if d > longestWait/time.Duration(a.Factor) {
+		if backoff == 0 || factor == 1 {
+			break
+		}
+		if backoff > longestWait/time.Duration(factor) {
 			return longestWait
 		}
-		d *= time.Duration(a.Factor)
+		backoff *= time.Duration(factor)
 	}
-	return min(d, longestWait)
+	return min(backoff, longestWait)
 }
 
 type batchWorker struct {
@@ -85,17 +91,22 @@ type batchWorker struct {
 }
 
 func (w *batchWorker) NextRetry(job *river.Job[batchArgs]) time.Time {
-	wait := job.Args.wait(job.Attempt)
-	if told, ok := w.c.told.LoadAndDelete(job.ID); ok {
+	return w.c.again(job.ID, job.Args.wait(job.Attempt))
+}
+
+// again is when a job that failed comes back: after its wait, or after what it was
+// told when that is longer.
+func (c *Client) again(job int64, wait time.Duration) time.Time {
+	if told, ok := c.told.LoadAndDelete(job); ok {
 		wait = max(wait, min(told.(time.Duration), longestWait))
 	}
-	return time.Now().Add(wait)
+	return c.now().Add(wait)
 }
 
 func (w *batchWorker) Work(ctx context.Context, job *river.Job[batchArgs]) error {
 	a := &job.Args
 	b := Batch{Run: a.Run, Seq: a.Seq, Attempts: a.Attempts, Backoff: a.Backoff, Factor: a.Factor, Queue: job.Queue}
-	defer w.c.pulse.take(job.Queue, job.ID)()
+	defer w.c.pulse.take(job.Queue, hold{job.ID, job.Attempt}, w.c.o.JobTimeout+w.c.margin).release()
 	err := w.c.attempt(ctx, func() error { return w.c.o.Execute(ctx, b, job.Attempt, job.Attempt >= a.Attempts) })
 	if errors.Is(err, ErrElsewhere) {
 		return river.JobSnooze(elsewhereWait) // which gives the attempt back
@@ -139,27 +150,3 @@ type failure struct{ cause error }
 func (f *failure) Error() string        { return errAttempt.Error() }
 func (f *failure) Unwrap() error        { return f.cause }
 func (f *failure) Is(target error) bool { return target == errAttempt }
-
-type taskArgs struct {
-	ID string `json:"id" river:"unique"`
-}
-
-func (taskArgs) Kind() string { return "curfew_task" }
-
-type taskWorker struct {
-	river.WorkerDefaults[taskArgs]
-	c *Client
-}
-
-func (w *taskWorker) Work(ctx context.Context, job *river.Job[taskArgs]) error {
-	defer w.c.pulse.take(job.Queue, job.ID)()
-	if w.c.o.Task == nil {
-		return river.JobSnooze(taskWait) // for a process that can
-	}
-	err := w.c.attempt(ctx, func() error { return w.c.o.Task(ctx, Task{ID: job.Args.ID}) })
-	if errors.Is(err, errAttempt) {
-		w.c.log.WarnContext(ctx, "queue_task_failed", "task", job.Args.ID, "attempt", job.Attempt, "err", errors.Unwrap(err))
-		return errAttempt
-	}
-	return err
-}

@@ -15,6 +15,7 @@ type Options struct {
 	Ledger  *ledger.Ledger          // for tokens, calls, the audit log and the metrics; needed
 	Engine  Engine                  // needed
 	Holds   Holds                   // nil: there is nothing at /v1/holds
+	Tasks   Tasks                   // nil: there is nothing at /v1/tasks
 	Problem func(error) api.Problem // what to answer to an error of the engine; default: 500, and the error in the log only
 	Metrics *Metrics                // default NewMetrics(); give one to count what others do
 	Logger  *slog.Logger            // default: none

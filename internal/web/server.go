@@ -17,6 +17,7 @@ type server struct {
 	engine  Engine
 	problem func(error) api.Problem
 	holds   Holds
+	tasks   Tasks
 	metrics *Metrics
 	log     *slog.Logger
 	clock   func() time.Time
@@ -29,7 +30,7 @@ type server struct {
 }
 
 func newServer(o Options) http.Handler {
-	s := &server{ledger: o.Ledger, engine: o.Engine, holds: o.Holds, problem: o.Problem, metrics: o.Metrics, log: o.Logger, clock: o.Clock, mux: http.NewServeMux()}
+	s := &server{ledger: o.Ledger, engine: o.Engine, holds: o.Holds, tasks: o.Tasks, problem: o.Problem, metrics: o.Metrics, log: o.Logger, clock: o.Clock, mux: http.NewServeMux()}
 	if s.problem == nil {
 		s.problem = func(error) api.Problem { return api.Problem{} }
 	}
@@ -59,6 +60,14 @@ func newServer(o Options) http.Handler {
 		s.mux.Handle("GET /v1/holds", s.answer(ledger.ScopeRead, s.listHolds))
 		s.mux.Handle("POST /v1/holds", s.answer(ledger.ScopeAdmin, s.placeHold))
 		s.mux.Handle("DELETE /v1/holds/{name}", s.answer(ledger.ScopeAdmin, s.releaseHold))
+	}
+	if s.tasks != nil {
+		s.mux.HandleFunc("POST /v1/tasks/{task}/calls", s.deferCall)
+		s.mux.Handle("GET /v1/tasks", s.answer(ledger.ScopeRead, s.listTasks))
+		s.mux.Handle("GET /v1/tasks/{task}/calls", s.answer(ledger.ScopeRead, s.listTaskCalls))
+		s.mux.Handle("GET /v1/tasks/{task}/calls/{id}", s.answer(ledger.ScopeRead, s.taskCall))
+		s.mux.Handle("POST /v1/tasks/{task}/calls/{id}/retry", s.answer(ledger.ScopeAdmin, s.retryCall))
+		s.mux.Handle("POST /v1/tasks/{task}/calls/{id}/discard", s.answer(ledger.ScopeAdmin, s.discardCall))
 	}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)

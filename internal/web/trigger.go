@@ -18,7 +18,8 @@ import (
 
 const (
 	maxBody = 64 << 10
-	maxKey  = 200 // of an Idempotency-Key
+	maxArgs = 1 << 20 // of a call of a task, arguments and all
+	maxKey  = 200     // of an Idempotency-Key
 	// within bounds the work for one trigger, which goes on when the caller hangs up: what it asked for is then in the
 	// ledger, and its next try finds it.
 	within = 30 * time.Second
@@ -162,12 +163,14 @@ func readBody(w http.ResponseWriter, r *http.Request) (triggerBody, error) {
 }
 
 // readText reads a body to its end.
-func readText(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+func readText(w http.ResponseWriter, r *http.Request) ([]byte, error) { return readUpTo(w, r, maxBody) }
+
+func readUpTo(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		var big *http.MaxBytesError
 		if errors.As(err, &big) {
-			return nil, refuse(http.StatusRequestEntityTooLarge, "", "the body is larger than %d bytes", maxBody)
+			return nil, refuse(http.StatusRequestEntityTooLarge, "", "the body is larger than %d bytes", most)
 		}
 		return nil, refuse(http.StatusBadRequest, "", "the body could not be read to its end")
 	}

@@ -81,7 +81,7 @@ func (s *Stage) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // Command shows a command and what it prints. Another exit code than the one that is expected is an error.
 func (s *Stage) Command(ctx context.Context, code int, args ...string) error {
-	fmt.Fprintf(s.out, "\n$ curfew %s\n", strings.Join(args, " "))
+	fmt.Fprintf(s.out, "\n$ curfew %s\n", typed(args))
 	cmd := s.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -94,6 +94,17 @@ func (s *Stage) Command(ctx context.Context, code int, args ...string) error {
 		fmt.Fprintf(s.out, "(exit code %d)\n", got)
 	}
 	return nil
+}
+
+// typed is how somebody would type the arguments.
+func typed(args []string) string {
+	words := make([]string, len(args))
+	for i, arg := range args {
+		if words[i] = arg; strings.Contains(arg, " ") {
+			words[i] = `"` + arg + `"`
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Text is what a command answers, without showing it.

@@ -1,0 +1,239 @@
+package curfew
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/riverq"
+)
+
+const (
+	// callsEvery is how often the periodic calls are looked after, unless something wakes the loop.
+	callsEvery = time.Second
+	// lostEvery is how often it is looked whether the job of each is still there.
+	lostEvery = 15 * time.Second
+)
+
+// watchCalls puts the calls of periodic tasks into the queue, and ends those that nobody will execute any more. Any process that
+// knows the task does so; each run has one job ever.
+func (e *engine) watchCalls(ctx context.Context, beat func()) error {
+	every := time.NewTicker(callsEvery)
+	defer every.Stop()
+	looked := time.Now()
+	for {
+		thorough := time.Since(looked) >= lostEvery
+		if err := e.callsOnce(ctx, thorough); err != nil {
+			return err
+		}
+		if thorough {
+			looked = time.Now()
+		}
+		beat()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		case <-e.kickCalls:
+		}
+	}
+}
+
+// callsOnce looks once after the periodic calls of the tasks that this process knows.
+func (e *engine) callsOnce(ctx context.Context, thorough bool) error {
+	runs, err := e.l.OpenCalls(ctx)
+	if err != nil {
+		return err
+	}
+	e.callsOver(runs)
+	for _, run := range runs {
+		d := e.c.tasks[run.Policy]
+		if d == nil { // another process's
+			continue
+		}
+		switch {
+		case len(run.Plan) == 0:
+			err = e.enqueueCall(ctx, d, run)
+		case thorough:
+			err = e.findCall(ctx, run)
+		}
+		if err != nil {
+			return fmt.Errorf("task %s: %w", run.Policy, err)
+		}
+	}
+	return nil
+}
+
+// nudgeCalls has the periodic calls looked after at once.
+func (e *engine) nudgeCalls() {
+	select {
+	case e.kickCalls <- struct{}{}:
+	default:
+	}
+}
+
+// enqueueCall makes the job of a periodic call. A crash here leaves neither the job nor that there is one.
+func (e *engine) enqueueCall(ctx context.Context, d *definition, run ledger.Run) error {
+	call := callOf(d.record())
+	call.Run, call.Scheduled, call.Cause = run.ID, run.AsOf, run.Cause
+	err := e.l.EnqueueCall(ctx, run.ID, func(ctx context.Context, tx *sql.Tx) (int64, error) {
+		made, err := e.queue.DeferTx(ctx, tx, []riverq.Call{call})
+		if err != nil {
+			return 0, err
+		}
+		return made[0].ID, nil
+	})
+	if errors.Is(err, ledger.ErrRunEnded) {
+		return nil
+	}
+	if err == nil {
+		e.queue.Wake(call.Queue)
+	}
+	return err
+}
+
+// findCall ends a run whose job has ended without it: it used up its attempts in processes that died, or somebody removed it.
+func (e *engine) findCall(ctx context.Context, run ledger.Run) error {
+	id, err := strconv.ParseInt(string(run.Plan), 10, 64)
+	if err != nil {
+		return fmt.Errorf("run %s: its call's number: %w", shortID(run.ID), err)
+	}
+	calls, err := e.queue.Calls(ctx, riverq.CallFilter{IDs: []int64{id}, Limit: 1})
+	if err != nil {
+		return err
+	}
+	state, why, detail := ledger.Failed, "call_lost", fmt.Sprintf("its call %d is not in the queue any more", id)
+	if len(calls) > 0 {
+		switch call := calls[0]; call.State {
+		case riverq.Failed:
+			why, detail = "task_failed", fmt.Sprintf("attempt %d of %d: %s", call.Attempt, call.Attempts, call.Error)
+		case riverq.Discarded:
+			state, why, detail = ledger.Cancelled, "discarded", call.Reason
+		default: // one that succeeded has ended its run before
+			return nil
+		}
+	}
+	ended, err := e.l.EndCall(ctx, run.ID, state, why, detail)
+	if errors.Is(err, ledger.ErrRunEnded) {
+		return nil
+	}
+	if err == nil && ended.State == ledger.Failed {
+		e.c.event(ctx, "run_failed", ended)
+	}
+	return err
+}
+
+// calling are the periodic calls that this process executes, so that cancelling a run reaches its work.
+type calling struct {
+	mu   sync.Mutex
+	runs map[string]context.CancelCauseFunc
+}
+
+func (k *calling) begin(run string, cancel context.CancelCauseFunc) (end func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.runs == nil {
+		k.runs = map[string]context.CancelCauseFunc{}
+	}
+	k.runs[run] = cancel
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.runs, run)
+	}
+}
+
+// callsOver cancels the work of runs that somebody ended.
+func (e *engine) callsOver(open []ledger.Run) {
+	e.calling.mu.Lock()
+	defer e.calling.mu.Unlock()
+	if len(e.calling.runs) == 0 {
+		return
+	}
+	still := map[string]bool{}
+	for _, run := range open {
+		still[run.ID] = true
+	}
+	for id, cancel := range e.calling.runs {
+		if !still[id] {
+			cancel(&cancelledError{"curfew cancel, or its task left"})
+		}
+	}
+}
+
+// putTasks says in the ledger which tasks this process has, and ends what is under way of those that left.
+func (e *engine) putTasks(ctx context.Context) error {
+	for source, records := range e.c.taskSources() {
+		gone, err := e.l.PutTasks(ctx, source, records)
+		if err != nil {
+			return err
+		}
+		for _, name := range gone {
+			if err := e.retireTask(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// retireTask ends the schedule of a task that left, and its runs that nobody will go on with. What was deferred waits for a process
+// that knows it.
+func (e *engine) retireTask(ctx context.Context, name string) error {
+	runs, err := e.l.OpenCalls(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if run.Policy != name {
+			continue
+		}
+		ended, err := e.l.EndCall(ctx, run.ID, ledger.Cancelled, "task_gone", "the task left")
+		if err != nil && !errors.Is(err, ledger.ErrRunEnded) {
+			return err
+		}
+		if err == nil {
+			e.c.event(ctx, "run_ended", ended)
+		}
+	}
+	if err := e.l.Unschedule(ctx, name, ""); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+const (
+	// pruneEvery is how often old calls are looked for, and pruneRows how many one transaction drops.
+	pruneEvery = 10 * time.Minute
+	pruneRows  = 1000
+)
+
+// pruneCalls drops calls whose time is up: those that finished, and those that failed for good.
+func (e *engine) pruneCalls(ctx context.Context, beat func()) error {
+	for {
+		now, err := e.l.Now(ctx)
+		if err != nil {
+			return err
+		}
+		keep := e.c.file.Retention
+		for n := int64(pruneRows); n >= pruneRows; {
+			if n, err = e.queue.PruneCalls(ctx, now.Add(-keep.FinishedCalls), now.Add(-keep.FailedCalls), pruneRows); err != nil {
+				return err
+			}
+			if beat(); ctx.Err() != nil {
+				return nil
+			}
+		}
+		for until := time.Now().Add(pruneEvery); time.Now().Before(until); {
+			beat()
+			if pause(ctx, quietFor/3) != nil {
+				return nil
+			}
+		}
+	}
+}
