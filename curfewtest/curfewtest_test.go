@@ -218,7 +218,10 @@ func TestCatchUp(t *testing.T) {
 	for catchUp, want := range map[string]int{"": 1, "all": 101, "none": 1} { // the last instant is not too late; a call for it makes up for the latest
 		t.Run(catchUp, func(t *testing.T) {
 			var did diary
-			minutely := task.New("minutely", func(_ context.Context, c task.Call[none]) error { did.add("%s", c.Scheduled.Format("15:04")); return nil },
+			minutely := task.New("minutely", func(_ context.Context, c task.Call[none]) error {
+				did.add("%s", c.Scheduled.Format("15:04"))
+				return nil
+			},
 				task.Options{Cron: "* * * * *", StartWithin: time.Minute, CatchUp: catchUp})
 			k := curfewtest.New(t, curfewtest.Options{Tasks: []*task.Task{minutely}, Logger: quiet()})
 			k.Sleep(201*time.Minute + 40*time.Second)
@@ -264,7 +267,10 @@ func TestCrons(t *testing.T) {
 		}
 	}
 	var did diary
-	daily := task.New("daily", func(_ context.Context, c task.Call[none]) error { did.add("%s", c.Scheduled.Format("15:04")); return nil }, task.Options{Cron: "0 3 * * *"})
+	daily := task.New("daily", func(_ context.Context, c task.Call[none]) error {
+		did.add("%s", c.Scheduled.Format("15:04"))
+		return nil
+	}, task.Options{Cron: "0 3 * * *"})
 	k := curfewtest.New(t, curfewtest.Options{Tasks: []*task.Task{daily}, Env: map[string]string{"CURFEW_TASK_DAILY_CRON": "30 4 * * *"}})
 	k.Advance(24 * time.Hour)
 	did.want(t, "04:30")

@@ -73,7 +73,6 @@ func TestSignUpDefersAWelcome(t *testing.T) {
 	}
 }
 
-func (l *lab) t2() tasks { return l.Portal.t }
 
 // No organisation, no welcome: they commit together.
 func TestSignUpTwice(t *testing.T) {

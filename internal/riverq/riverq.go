@@ -155,7 +155,7 @@ type Client struct {
 	pulse *pulse
 	woken woken
 	held  atomic.Bool // fetches nothing
-	told  sync.Map // by job id: how long it is to be left alone, see PutOffError
+	told  sync.Map    // by job id: how long it is to be left alone, see PutOffError
 
 	margin   time.Duration     // rescueMargin
 	names    map[string]string // of queues, by River's
