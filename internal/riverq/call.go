@@ -113,6 +113,16 @@ func (a *callArgs) unique() string {
 	return ""
 }
 
+// uniqueKey is what River's unique index has of it, or nil.
+func (a *callArgs) uniqueKey() []byte {
+	u := a.unique()
+	if u == "" {
+		return nil
+	}
+	hash := sha256.Sum256([]byte(u))
+	return hash[:]
+}
+
 // uniqueStates are those of open calls, as bits that River reads.
 const uniqueStates = 0b11110001
 
@@ -127,9 +137,8 @@ func (h *inserting) InsertBegin(_ context.Context, p *rivertype.JobInsertParams)
 	if !ok {
 		return nil
 	}
-	if u := a.unique(); u != "" {
-		hash := sha256.Sum256([]byte(u))
-		p.UniqueKey, p.UniqueStates = hash[:], uniqueStates
+	if key := a.uniqueKey(); key != nil {
+		p.UniqueKey, p.UniqueStates = key, uniqueStates
 	}
 	if p.State == rivertype.JobStateScheduled && p.ScheduledAt.Sub(h.c.now()) <= soon {
 		p.State = rivertype.JobStateAvailable
@@ -169,7 +178,7 @@ func (c *Client) DeferTx(ctx context.Context, tx *sql.Tx, calls []Call) ([]Defer
 			queues = append(queues, queue)
 		}
 	}
-	rows, err := c.river.InsertManyTx(ctx, tx, params)
+	rows, err := c.insert(ctx, tx, params)
 	if err != nil {
 		return nil, fmt.Errorf("defer %d calls, the first of task %q: %w", len(calls), calls[0].Task, err)
 	}
@@ -179,7 +188,7 @@ func (c *Client) DeferTx(ctx context.Context, tx *sql.Tx, calls []Call) ([]Defer
 	out := make([]Deferred, len(calls))
 	used := make([]bool, len(rows))
 	for i, at := range place {
-		out[i] = Deferred{ID: rows[at].Job.ID, Duplicate: rows[at].UniqueSkippedAsDuplicate || used[at]}
+		out[i] = Deferred{ID: rows[at].id, Duplicate: rows[at].dupe || used[at]}
 		used[at] = true
 	}
 	return out, nil
