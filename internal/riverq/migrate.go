@@ -52,7 +52,7 @@ func Migrate(ctx context.Context, db *sql.DB, sqlite bool, schema string) (err e
 
 // dropIdle drops two indexes of River's, over all words of the arguments and of the
 // metadata. Neither River nor we ask by them, and each step of each job writes into
-// both: without them a call costs a third less.
+// both.
 var dropIdle = text{postgres: `DROP INDEX IF EXISTS %river_job_args_index, %river_job_metadata_index`}
 
 // migrateSQLite has no lock that spans River's look at the version and its
