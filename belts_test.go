@@ -63,6 +63,9 @@ func (d *daemon) awaits(c *Curfew, run api.Run, rows int, limits ...string) *api
 	if err != nil || detail.Approval == nil {
 		d.Fatalf("show: %+v, %v", detail, err)
 	}
+	if plans, err := c.Plan(d.Context(), "sessions"); err != nil || plans[0].WouldWait == "" {
+		d.Errorf("the plan does not say that a run would wait: %+v, %v", plans, err)
+	}
 	var got []string
 	for _, e := range detail.Approval.Exceeded {
 		got = append(got, e.Limit)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
 )
@@ -81,6 +82,9 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 		if found {
 			plan.OpenRun = open.ID
 		}
+		if plan.WouldWait, err = c.wouldWait(ctx, l, p, job, now); err != nil {
+			return api.PolicyPlan{}, err
+		}
 	}
 	plan.Held, plan.Blocked, plan.Cascaded = n.Held, n.Blocked, n.Cascaded
 	for _, a := range n.Along {
@@ -88,6 +92,20 @@ func (c *Curfew) plan(ctx context.Context, p *policy.Policy) (api.PolicyPlan, er
 	}
 	plan.AlongPartial = n.Partial
 	return plan, nil
+}
+
+// wouldWait says why a run that started now would wait for approval; "" when it would not.
+func (c *Curfew) wouldWait(ctx context.Context, l *ledger.Ledger, p *policy.Policy, job *target.Job, now time.Time) (string, error) {
+	if p.Mode != policy.Enforce {
+		return "", nil
+	}
+	run := ledger.Run{Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), AsOf: now, Cutoff: p.Cutoff(now), AcceptedAt: now}
+	run.Revision, _ = p.Revision()
+	judged, err := (&work{c: c, l: l, run: run, p: p, job: job, counts: localCounter{c, job, run}}).judge(ctx, run)
+	if err != nil || len(judged.Exceeded) == 0 {
+		return "", err
+	}
+	return inWords(judged), nil
 }
 
 // oldest is the smallest trigger as people read it: as an instant where it can be read as one, else as the database prints it.

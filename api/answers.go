@@ -55,6 +55,8 @@ type PolicyPlan struct {
 
 	Next    []time.Time `json:"next"`     // the next five instants of the schedule
 	OpenRun string      `json:"open_run"` // id of a run that is under way or was interrupted; "" when there is none
+	// WouldWait says why such a run would wait for approval; "" when it would not.
+	WouldWait string `json:"would_wait"`
 }
 
 // AlongRows is how many rows of a table would go along with due ones.

@@ -66,6 +66,7 @@ func (p *printer) plans(plans []api.PolicyPlan) {
 			[2]string{"cutoff", instant(plan.Cutoff)},
 			[2]string{"oldest", plan.Oldest},
 			[2]string{"open run", plan.OpenRun},
+			[2]string{"would wait", wrap(plan.WouldWait, "", p.columns()-14)},
 		)
 		rows := [][]cell{{text("  due"), number(plan.Due)}}
 		add := func(name string, n int64, note string) {
