@@ -20,6 +20,7 @@ import (
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/task"
 )
 
 // fakeClock is a clock that a test sets. It runs on by itself, so that waiting works.
@@ -44,6 +45,7 @@ type daemon struct {
 	led   string // the ledger
 	more  string // databases beside the application's
 	name  string // of the application's database in the file
+	tasks []*task.Task
 
 	reload chan struct{}
 	stop   chan struct{}
@@ -127,7 +129,7 @@ func (d *daemon) options() Options {
 	if err != nil {
 		d.Fatal(err)
 	}
-	return Options{Config: file, Logger: slog.New(slog.NewTextHandler(d.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Actor: "test", Clock: d.clock.now}
+	return Options{Config: file, Logger: slog.New(slog.NewTextHandler(d.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Actor: "test", Clock: d.clock.now, Tasks: d.tasks}
 }
 
 func (d *daemon) open() *Curfew {
