@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/task"
@@ -55,4 +56,27 @@ func TestServeReservesWorkers(t *testing.T) {
 	}
 	free()
 	d.eventually("the cleanup goes on", func() bool { return d.rows() == 0 })
+}
+
+// A program that embeds curfew asks for runs as a caller over HTTP does.
+func TestTriggerOfAnApplication(t *testing.T) {
+	d := newDaemon(t, night, nightly)
+	d.sessions(20, night.Add(-day))
+	c := d.open()
+	var ids []string
+	for _, req := range []TriggerRequest{{Policy: "sessions", Operation: "migration-7"}, {Policy: "sessions", Operation: "migration-7"}, {Policy: "sessions"}} {
+		run, err := c.Trigger(t.Context(), req)
+		if err != nil || run.Cause != "cli" || run.State != api.StateAccepted {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		ids = append(ids, run.ID)
+	}
+	if ids[0] != ids[1] || ids[0] != ids[2] {
+		t.Errorf("runs %s: the same operation again, and no name at all while one is open, are that run", ids)
+	}
+	if _, err := c.Trigger(t.Context(), TriggerRequest{Policy: "sessions", Operation: "migration-7", Shadow: true}); err == nil {
+		t.Error("the same operation for something else was taken")
+	}
+	d.start()
+	d.eventually("it is done", func() bool { return d.rows() == 0 })
 }

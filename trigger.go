@@ -63,6 +63,9 @@ func (e *engine) mayBegin(ctx context.Context, p *policy.Policy, req web.Trigger
 
 func (e *engine) acceptCall(ctx context.Context, p *policy.Policy, req web.TriggerRequest) (ledger.Run, bool, error) {
 	a := ledger.Acceptance{Policy: p.Name, Stage: p.StageName(), Mode: string(p.Mode), Cause: "http", AsOf: req.AsOf, Cutoff: p.Cutoff, Actor: "token:" + req.Token}
+	if req.Token == "" { // not over HTTP
+		a.Cause, a.Actor = "cli", e.c.actor
+	}
 	a.RevisionID, a.Revision = p.Revision()
 	if req.Key != "" {
 		a.Operation, a.Identity = req.Key, ledger.IdentityKey(req.Key)
