@@ -128,6 +128,19 @@ func (e *engine) findCall(ctx context.Context, run ledger.Run) error {
 	return err
 }
 
+// callDied writes down that a call failed for good which nobody could say so of: its processes died. That of a periodic one is in its run.
+func (e *engine) callDied(ctx context.Context, id int64, why string) {
+	calls, err := e.queue.Calls(ctx, riverq.CallFilter{IDs: []int64{id}, Limit: 1})
+	if err == nil && len(calls) == 1 {
+		call := calls[0]
+		if call.Run != "" {
+			return // findCall sees it
+		}
+		err = e.c.noteFailed(ctx, e.l, riverq.Attempt{Call: call.Call, ID: call.ID, Attempt: call.Attempt, Last: true}, errors.New(why))
+	}
+	e.c.log.ErrorContext(ctx, "call_failed", "call", id, "err", errors.Join(errors.New(why), err))
+}
+
 // calling are the periodic calls that this process executes, so that cancelling a run reaches its work.
 type calling struct {
 	mu   sync.Mutex

@@ -76,7 +76,7 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	x := &executing{c: c, l: l, queue: func() *riverq.Client { return e.queue }, owner: e.owner, begun: e.calling.begin}
 	o := riverq.Options{DB: e.qdb.DB, SQLite: e.qdb.SQLite, Schema: e.qdb.Schema, ID: e.owner, Logger: c.log, Clock: c.queueClock(e.qdb),
 		Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2,
-		Tasks: c.TaskNames(), Do: x.do, Queues: maps.Clone(c.file.Engine.Queues)}
+		Tasks: c.TaskNames(), Do: x.do, Died: e.callDied, Queues: maps.Clone(c.file.Engine.Queues)}
 	o.Workers, o.Reserved = c.workers()
 	if o.Queues == nil {
 		o.Queues = map[string]int{}

@@ -234,7 +234,10 @@ func (c *Client) giveBack(ctx context.Context, s stray, why string) error {
 	}
 	batch := s.kind == batchArgs{}.Kind()
 	if !batch && s.attempt >= s.most {
-		_, err := c.exec(ctx, endFailed, s.job, s.attempt, string(text))
+		n, err := c.exec(ctx, endFailed, s.job, s.attempt, string(text))
+		if n > 0 && c.o.Died != nil {
+			c.o.Died(ctx, s.job, why)
+		}
 		return err
 	}
 	var a callArgs
