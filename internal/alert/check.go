@@ -147,8 +147,16 @@ func (a *Loop) paused(ctx context.Context, r *reading, now time.Time) error {
 		if times < 1 {
 			continue
 		}
-		d := data{Policy: p.Policy, Actor: p.Actor, Detail: p.Reason, Since: when(p.Since), Seconds: int64(now.Sub(p.Since).Seconds())}
-		d.Message = fmt.Sprintf("%s: paused since %s by %s; nothing is deleted. `curfew resume %s` lets it go on", p.Policy, shown(p.Since), p.Actor, p.Policy)
+		what, mode, err := r.subject(ctx, p.Policy, "")
+		if err != nil {
+			return err
+		}
+		effect := "nothing is deleted"
+		if mode != "" {
+			effect = "its schedule starts no call"
+		}
+		d := data{Policy: p.Policy, Mode: mode, Actor: p.Actor, Detail: p.Reason, Since: when(p.Since), Seconds: int64(now.Sub(p.Since).Seconds())}
+		d.Message = fmt.Sprintf("%s: paused since %s by %s; %s. `curfew resume %s` lets it go on", what, shown(p.Since), p.Actor, effect, p.Policy)
 		if err := r.add(d, PauseForgotten, fmt.Sprintf("%s/%s/%d", p.Policy, shown(p.Since), times), now); err != nil {
 			return err
 		}

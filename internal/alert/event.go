@@ -27,6 +27,7 @@ const (
 	SkippedStreak   = "occurrence.skipped_streak"
 	PolicyChanged   = "policy.changed" // another text is in force, or a run by hand executes one
 	ScheduleRemoved = "schedule.removed"
+	TaskFailed      = "task.failed" // calls without a schedule, for good: one alert a task and hour
 	RetentionLag    = "retention.lag"
 	PauseForgotten  = "policy.pause_forgotten"
 	DatabaseChanged = "database.changed" // not the one that the ledger knows: nothing is changed in it
@@ -117,6 +118,8 @@ type reading struct {
 	missed map[[3]string]*data // by policy, stage and why: a night of minutely instants is one alert
 	order  []*data
 	missAt map[*data]time.Time
+	failed []*failures
+	tasks  map[string]bool // by name: whether it is one
 }
 
 // read turns entries into alerts. An entry that cannot be understood is logged
@@ -134,7 +137,12 @@ func (a *Loop) read(ctx context.Context, entries []ledger.Entry) ([]ledger.NewAl
 		}
 	}
 	for _, d := range r.order {
-		d.Message = fmt.Sprintf("%s: %s missed", name(d.Policy, d.Stage), instants(d.Count, *d.First, *d.Last))
+		what, mode, err := r.subject(ctx, d.Policy, d.Stage)
+		if err != nil {
+			return nil, err
+		}
+		d.Mode = mode
+		d.Message = fmt.Sprintf("%s: %s missed", what, instants(d.Count, *d.First, *d.Last))
 		switch d.Why {
 		case ledger.WhyNoProcess:
 			d.Message += ", because no curfew process was running. Is `curfew serve` supervised? `curfew gaps` shows what else is missing"
@@ -144,6 +152,9 @@ func (a *Loop) read(ctx context.Context, entries []ledger.Entry) ([]ledger.NewAl
 		if err := r.add(*d, Missed, join(d.Policy, d.Stage, d.Why, shown(*d.First)), r.missAt[d]); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.tellFailed(); err != nil {
+		return nil, err
 	}
 	return r.alerts, nil
 }
@@ -198,20 +209,35 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return r.databaseChanged(e)
 	case ledger.ActionRunEnded:
 		return r.runEnded(ctx, e)
+	case ledger.ActionCallFailed:
+		return r.callFailed(e)
 	case ledger.ActionRowBlocked:
 		return r.rowBlocked(ctx, e)
 	case ledger.ActionOccurrenceEnded:
 		return r.occurrenceEnded(ctx, e)
 	case ledger.ActionScheduleRemoved: // another cron is another text of the policy, and told as that
-		b, err := body[struct{ Stage, Expr string }](e)
-		if err != nil {
-			return err
-		}
-		d := data{Policy: e.Policy, Stage: b.Stage, Actor: e.Actor, Was: b.Expr}
-		d.Message = fmt.Sprintf("%s: its schedule (%s) is no longer in the policy file; nothing starts it any more", name(e.Policy, b.Stage), strings.ReplaceAll(strings.Trim(b.Expr, ";"), ";", ", "))
-		return r.add(d, ScheduleRemoved, fmt.Sprint(e.Seq), e.At)
+		return r.scheduleRemoved(ctx, e)
 	}
 	return nil
+}
+
+// scheduleRemoved tells that nothing starts a policy or a task any more.
+func (r *reading) scheduleRemoved(ctx context.Context, e ledger.Entry) error {
+	b, err := body[struct{ Stage, Expr string }](e)
+	if err != nil {
+		return err
+	}
+	what, mode, err := r.subject(ctx, e.Policy, b.Stage)
+	if err != nil {
+		return err
+	}
+	where := "in the policy file"
+	if mode != "" {
+		where = "there" // it may have been a program's
+	}
+	d := data{Policy: e.Policy, Stage: b.Stage, Mode: mode, Actor: e.Actor, Was: b.Expr}
+	d.Message = fmt.Sprintf("%s: its schedule (%s) is no longer %s; nothing starts it any more", what, strings.ReplaceAll(strings.Trim(b.Expr, ";"), ";", ", "), where)
+	return r.add(d, ScheduleRemoved, fmt.Sprint(e.Seq), e.At)
 }
 
 // rowBlocked tells, once for each run, that of a row nobody knows whether somebody was told of it.
@@ -254,13 +280,16 @@ func (r *reading) runEnded(ctx context.Context, e ledger.Entry) error {
 	r.ping(run, kind)
 	d := data{Policy: run.Policy, Stage: run.Stage, Run: run.ID, Mode: run.Mode, AsOf: when(run.AsOf), Why: run.WhyEnded, Detail: run.Detail,
 		Changed: changed(run.Outcomes)}
-	what := fmt.Sprintf("%s: the run %s for %s", name(run.Policy, run.Stage), short(run.ID), shown(run.AsOf))
+	what := fmt.Sprintf("%s: the run %s for %s", called(run), short(run.ID), shown(run.AsOf))
 	switch run.State {
 	case ledger.Failed:
 		d.Message = fmt.Sprintf("%s failed (%s): %s. `curfew show %s` says more", what, run.WhyEnded, cmp.Or(run.Detail, "no detail"), short(run.ID))
 		err = r.add(d, RunFailed, run.ID, e.At)
 	case ledger.Expired:
 		d.Message = what + " expired: it was not started in time. Is the pool full, or a database out of reach?"
+		if run.Mode == ledger.ModeTask {
+			d.Message = what + " expired: it was not started in time. Is a process running that has the task, and are its workers free?"
+		}
 		err = r.add(d, RunExpired, run.ID, e.At)
 	case ledger.Skipped:
 		return r.skipped(ctx, run.Policy, run.Stage, run.AsOf, e.At)
@@ -301,8 +330,12 @@ func (r *reading) occurrenceEnded(ctx context.Context, e ledger.Entry) error {
 		if e.Run != "" {
 			return nil // the run's own end says so
 		}
-		d := data{Policy: e.Policy, Stage: b.Stage, AsOf: when(b.At), Why: b.Why}
-		d.Message = fmt.Sprintf("%s: the instant %s expired: no run of it could start in time", name(e.Policy, b.Stage), shown(b.At))
+		what, mode, err := r.subject(ctx, e.Policy, b.Stage)
+		if err != nil {
+			return err
+		}
+		d := data{Policy: e.Policy, Stage: b.Stage, Mode: mode, AsOf: when(b.At), Why: b.Why}
+		d.Message = fmt.Sprintf("%s: the instant %s expired: no run of it could start in time", what, shown(b.At))
 		return r.add(d, Expired, join(e.Policy, b.Stage, shown(b.At)), e.At)
 	case ledger.OccurrenceSkipped:
 		if b.Why != ledger.WhyPaused && b.Why != ledger.WhyUnscheduled {
@@ -318,9 +351,13 @@ func (r *reading) skipped(ctx context.Context, policy, stage string, at, now tim
 	if err != nil || n < streak {
 		return err
 	}
-	d := data{Policy: policy, Stage: stage, Count: n, First: when(first), Last: when(at)}
+	what, mode, err := r.subject(ctx, policy, stage)
+	if err != nil {
+		return err
+	}
+	d := data{Policy: policy, Stage: stage, Mode: mode, Count: n, First: when(first), Last: when(at)}
 	d.Message = fmt.Sprintf("%s: skipped %d times in a row, since %s: the run before it does not end. `curfew runs %s` shows it",
-		name(policy, stage), n, shown(first), policy)
+		what, n, shown(first), policy)
 	return r.add(d, SkippedStreak, join(policy, stage, shown(first)), now)
 }
 

@@ -123,6 +123,14 @@ func TestGrants(t *testing.T) {
 	if got := tickOf(t, l, scheduled); len(got.Accepted) != 1 {
 		t.Errorf("%+v", got)
 	}
+	putTasks(t, l, "file", aTask("mail", "1"), aTask("sms", "1"))
+	putTasks(t, l, "file", aTask("mail", "2"))
+	call := Holder{Job: 1, Attempt: 1}
+	takes(t, l, "x", 1, call, nil, true)
+	takes(t, l, "x", 1, Holder{Job: 2, Attempt: 1}, all(false), true)
+	if err := l.Unlock(t.Context(), "x", call); err != nil {
+		t.Error(err)
+	}
 	if err := l.SetOldestDue(t.Context(), "q", "", nil); err != nil {
 		t.Error(err)
 	}

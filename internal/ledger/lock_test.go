@@ -145,7 +145,7 @@ func TestLockWaits(t *testing.T) {
 			})
 			second <- got || err != nil
 		}()
-		for blocked := 0; blocked == 0; { // the second session waits for the first
+		for blocked := 0; blocked == 0 && len(second) == 0; { // the second session waits for the first
 			if err := l.queryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&blocked); err != nil {
 				t.Fatal(err)
 			}
@@ -205,6 +205,11 @@ func TestLockRace(t *testing.T) {
 								t.Errorf("%d hold a lock for %d", now, limit)
 							} else if now > most.Load() {
 								most.Store(now)
+							}
+							for range 3 { // rivals have time to come
+								if _, err := l.ID(t.Context()); err != nil {
+									t.Error(err)
+								}
 							}
 							inside.Add(-1)
 							lives(h, false)

@@ -42,37 +42,56 @@ func (m *tickModel) tick(t *rapid.T) {
 		s.Cutoff = func(time.Time) time.Time { panic(errCrash) }
 	}
 	var err error
+	var got Ticked
 	func() {
 		defer func() {
 			if r := recover(); r != nil && r != errCrash {
 				panic(r)
 			}
 		}()
-		if _, err = l.Tick(context.Background(), s); err == nil && m.h.read().After(m.latest) {
+		if got, err = l.Tick(context.Background(), s); err == nil && m.h.read().After(m.latest) {
 			m.latest = m.h.read()
 		}
 	}()
 	if err != nil {
 		t.Fatalf("tick: %v", err)
 	}
+	if len(got.Accepted) > 0 && m.s.Overlap != "allow" {
+		m.alone(t)
+	}
 }
+
+// alone is so when a run was just made: no other is in its way.
+func (m *tickModel) alone(t *rapid.T) {
+	n := 0
+	for _, r := range m.openRuns(t) {
+		if r.State != Running || r.Owner != "" || !m.task() { // else it rests
+			n++
+		}
+	}
+	if n != 1 {
+		t.Fatalf("a run was made, and %d are in each other's way", n)
+	}
+}
+
+func (m *tickModel) task() bool { return m.s.Mode == ModeTask }
 
 // work does something with an open run, as other processes do.
 func (m *tickModel) work(t *rapid.T) {
 	ctx := context.Background()
 	for _, r := range m.openRuns(t) {
-		switch do := rapid.SampledFrom([]string{"nothing", "start", "succeed", "fail", "cancel", "await"}).Draw(t, "work"); {
+		switch do := rapid.SampledFrom([]string{"nothing", "start", "succeed", "fail", "cancel", "await", "rest"}).Draw(t, "work"); {
 		case do == "start":
 			m.begin(t, r)
 		case do == "succeed":
 			m.succeed(t, r)
 		case do == "fail":
-			_, err := m.l().End(ctx, r.ID, Failed, WhyError, "")
-			m.must(t, err)
+			m.end(t, r, Failed, WhyError)
 		case do == "cancel":
-			_, err := m.l().End(ctx, r.ID, Cancelled, WhyCancelled, "")
-			m.must(t, err)
-		case do == "await" && r.State == Accepted:
+			m.end(t, r, Cancelled, WhyCancelled)
+		case do == "rest" && m.task():
+			m.must(t, m.l().RestCall(ctx, r.ID, "attempt 1 of 5: no"))
+		case do == "await" && r.State == Accepted && !m.task():
 			m.exec(t, `UPDATE @run SET state = 'awaiting_approval' WHERE id = $1`, r.ID)
 		}
 	}
@@ -80,7 +99,12 @@ func (m *tickModel) work(t *rapid.T) {
 
 // begin starts a run, unless it has expired by now.
 func (m *tickModel) begin(t *rapid.T, r Run) (Run, bool) {
-	r, err := m.l().Start(context.Background(), r.ID, nil)
+	id, err := r.ID, error(nil)
+	if m.task() {
+		r, err = m.l().BeginCall(context.Background(), id, "process")
+	} else {
+		r, err = m.l().Start(context.Background(), id, nil)
+	}
 	if errors.Is(err, ErrRunEnded) {
 		return r, false
 	}
@@ -89,14 +113,23 @@ func (m *tickModel) begin(t *rapid.T, r Run) (Run, bool) {
 }
 
 func (m *tickModel) succeed(t *rapid.T, r Run) {
-	ctx := context.Background()
 	r, ok := m.begin(t, r)
 	if !ok {
 		return
 	}
-	_, err := m.l().Admit(ctx, r.ID, Admission{OldCursor: r.Cursor, NewCursor: r.Cursor, PagedOut: true})
-	m.must(t, err)
-	_, err = m.l().End(ctx, r.ID, Succeeded, WhyDone, "")
+	if !m.task() {
+		_, err := m.l().Admit(context.Background(), r.ID, Admission{OldCursor: r.Cursor, NewCursor: r.Cursor, PagedOut: true})
+		m.must(t, err)
+	}
+	m.end(t, r, Succeeded, WhyDone)
+}
+
+func (m *tickModel) end(t *rapid.T, r Run, state State, why string) {
+	end := m.l().End
+	if m.task() {
+		end = m.l().EndCall
+	}
+	_, err := end(context.Background(), r.ID, state, why, "")
 	m.must(t, err)
 }
 
@@ -115,7 +148,11 @@ func (m *tickModel) exec(t *rapid.T, query string, args ...any) {
 
 func (m *tickModel) openRuns(t *rapid.T) (mine []Run) {
 	t.Helper()
-	open, err := m.l().OpenRuns(context.Background())
+	list := m.l().OpenRuns
+	if m.task() {
+		list = m.l().OpenCalls
+	}
+	open, err := list(context.Background())
 	m.must(t, err)
 	for _, r := range open {
 		if r.Policy == m.s.Policy {
@@ -136,7 +173,7 @@ func (m *tickModel) occurrences(t *rapid.T) []Occurrence {
 func (m *tickModel) check(t *rapid.T) {
 	ctx := context.Background()
 	all := m.occurrences(t)
-	if n := len(m.openRuns(t)); n > 1 {
+	if n := len(m.openRuns(t)); n > 1 && !m.task() {
 		t.Fatalf("%d runs are open", n)
 	}
 	want := every(time.Hour)(m.start, m.latest, 1_000_000)
@@ -240,7 +277,11 @@ func TestTickModel(t *testing.T) {
 			m := &tickModel{processes: processes, h: h, start: h.read(), latest: h.read(), ahead: h.read(), seen: map[time.Time]OccurrenceState{},
 				s: nightly(func(s *Scheduled) {
 					s.Policy, s.Between = fmt.Sprintf("p%d", n), every(time.Hour)
-					s.Overlap = rapid.SampledFrom([]string{"skip", "queue"}).Draw(t, "overlap")
+					overlaps := []string{"skip", "queue"}
+					if rapid.Bool().Draw(t, "task") {
+						s.Mode, overlaps = ModeTask, append(overlaps, "allow")
+					}
+					s.Overlap = rapid.SampledFrom(overlaps).Draw(t, "overlap")
 					s.CatchUp = rapid.SampledFrom([]string{"latest", "all", "none"}).Draw(t, "catch up")
 					s.CatchUpCap = rapid.IntRange(0, 4).Draw(t, "cap")
 					s.StartWithin = time.Duration(rapid.IntRange(0, 200).Draw(t, "start within")) * time.Minute
