@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -261,10 +262,10 @@ func TestTaskRequests(t *testing.T) {
 	}
 	t.Setenv("TASK_TOKEN", "s3cret-token")
 	file, err := policy.Parse([]byte(`version: 1
-ledger: "sqlite::memory:"
+ledger: sqlite:ledger.db
 tasks:
   tear.down: {http: {url: "`+server.URL+`/teardown", token: "${TASK_TOKEN}", headers: {X-Tenant: north}}, retry: {attempts: 4, backoff: 10s, factor: 2}, timeout: 5s}
-`), policy.Options{Path: t.TempDir() + "/curfew.yaml"})
+`), policy.Options{Path: t.TempDir() + "/curfew.yaml", Getenv: os.Getenv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +289,7 @@ tasks:
 			mu.Unlock()
 			logs := &lockedBuffer{}
 			f := *file
+			f.Ledger = inMemory
 			app, err := New(Options{Config: &f, Logger: slog.New(slog.NewTextHandler(logs, nil)), Actor: "test", Clock: clock.now})
 			if err != nil {
 				t.Fatal(err)

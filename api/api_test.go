@@ -62,7 +62,7 @@ func TestJSON(t *testing.T) {
 		{"plan of nothing due", api.PolicyPlan{Policy: "circulation", Mode: "shadow", Action: "delete", Database: "library", Table: "circulation_event",
 			Rule: "r", AsOf: at("2026-07-01T02:00:00Z"), Cutoff: at("2024-07-01T02:00:00Z"), Next: []time.Time{}},
 			`{"policy":"circulation","stage":"","mode":"shadow","action":"delete","authority":"","database":"library","table":"circulation_event","rule":"r","where":"","unless":"",` +
-				`"as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","due":0,"oldest":"","nulls":0,"unreadable":0,"guarded":0,"held":0,"blocked":0,"cascaded":0,"schedule":"","next":[],"open_run":""}`},
+				`"as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","due":0,"oldest":"","nulls":0,"unreadable":0,"guarded":0,"held":0,"blocked":0,"cascaded":0,"schedule":"","next":[],"open_run":"","would_wait":""}`},
 		{"explanation", api.Explanation{Policy: "circulation", Row: "0f", AsOf: at("2026-07-01T02:00:00Z"), Cutoff: at("2024-07-01T02:00:00Z"),
 			Conditions: []api.Condition{{Name: "exists", Passes: ptr(false), Detail: "d"}, {Name: "guard"}}, Verdict: "v"},
 			`{"policy":"circulation","stage":"","row":"0f","as_of":"2026-07-01T02:00:00Z","cutoff":"2024-07-01T02:00:00Z","exists":false,"trigger":null,` +
