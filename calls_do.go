@@ -94,12 +94,31 @@ func (x *executing) live(ctx context.Context, tx *sql.Tx, jobs []ledger.Holder) 
 	return liveAttempts(ctx, x.queue(), tx, jobs)
 }
 
-func liveAttempts(ctx context.Context, q *riverq.Client, tx *sql.Tx, jobs []ledger.Holder) ([]bool, error) {
-	refs := make([]riverq.JobAttempt, len(jobs))
-	for i, h := range jobs {
-		refs[i] = riverq.JobAttempt{ID: h.Job, Attempt: h.Attempt}
+// liveAttempts says of attempts whether they execute, and of runs whether a batch of theirs does: one that was cancelled, or whose
+// process gave it up, may have a batch in hand.
+func liveAttempts(ctx context.Context, q *riverq.Client, tx *sql.Tx, asked []ledger.Holder) ([]bool, error) {
+	var attempts []riverq.JobAttempt
+	out := make([]bool, len(asked))
+	for i, h := range asked {
+		if h.Job != 0 {
+			attempts = append(attempts, riverq.JobAttempt{ID: h.Job, Attempt: h.Attempt})
+			continue
+		}
+		var err error
+		if out[i], err = q.ExecutesTx(ctx, tx, h.Run); err != nil {
+			return nil, err
+		}
 	}
-	return q.RunningTx(ctx, tx, refs)
+	running, err := q.RunningTx(ctx, tx, attempts)
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range asked {
+		if h.Job != 0 {
+			out[i], running = running[0], running[1:]
+		}
+	}
+	return out, nil
 }
 
 // ended is how a call ends whose run has ended without it.
@@ -273,13 +292,47 @@ func callKey(info task.Info) string {
 	return info.Task + "-" + strconv.FormatInt(info.ID, 10)
 }
 
-// watchesLock reports whether a policy shares its lock with others, and takes it for a run. The lock is free again when the run
-// has ended, or has no process.
-func (e *engine) takeLock(ctx context.Context, run ledger.Run, p *policy.Policy) (bool, error) {
+// takeLock takes the lock that the run's policy shares with others, if it does. It is free again when the run has ended, or has no
+// process, and no batch of it executes.
+func (c *Curfew) takeLock(ctx context.Context, l *ledger.Ledger, q *riverq.Client, run ledger.Run, p *policy.Policy) (bool, error) {
 	if p.Lock == "" {
 		return true, nil
 	}
-	return e.l.Lock(ctx, "lock "+p.Lock, 1, ledger.Holder{Run: run.ID}, func(ctx context.Context, tx *sql.Tx, jobs []ledger.Holder) ([]bool, error) {
-		return liveAttempts(ctx, e.queue, tx, jobs)
+	return l.Lock(ctx, "lock "+p.Lock, 1, ledger.Holder{Run: run.ID}, func(ctx context.Context, tx *sql.Tx, asked []ledger.Holder) ([]bool, error) {
+		return liveAttempts(ctx, q, tx, asked)
 	})
+}
+
+// awaitLock waits in the foreground for the lock of a run that this process owns. It returns the run as it is then, which may be
+// over: somebody else helped it along, or ended it.
+func (c *Curfew) awaitLock(ctx context.Context, l *ledger.Ledger, run ledger.Run, p *policy.Policy, stop <-chan struct{}) (ledger.Run, error) {
+	if p.Lock == "" {
+		return run, nil
+	}
+	q, err := c.inserter(ctx)
+	if err != nil {
+		return run, err
+	}
+	for told := false; ; told = true {
+		free, err := c.takeLock(ctx, l, q, run, p)
+		if err != nil {
+			return run, ledgerError(err)
+		}
+		if free {
+			return run, nil
+		}
+		if !told {
+			c.log.InfoContext(ctx, "admission_wait", "run", run.ID, "policy", run.Policy, "reason", "lock", "lock", p.Lock)
+		}
+		select {
+		case <-ctx.Done():
+			return run, ctx.Err()
+		case <-stop:
+			return run, context.Canceled
+		case <-time.After(lockWait):
+		}
+		if run, err = l.Get(ctx, run.ID); err != nil || over(run) {
+			return run, ledgerError(err)
+		}
+	}
 }

@@ -130,6 +130,12 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(r.Planned), Done: r.Planned}) }
 	}
 	defer c.own(ctx, l, run.ID)()
+	if w.run, err = c.awaitLock(ctx, l, w.run, w.p, req.Stop); err != nil {
+		return c.settleEnd(ctx, l, w.run, err)
+	}
+	if over(w.run) {
+		return w.run, nil
+	}
 	w.run, err = dispatch.Drain(ctx, run.ID, o)
 	return c.settleEnd(ctx, l, w.run, err)
 }

@@ -280,6 +280,12 @@ func (e *engine) execute(ctx context.Context, b riverq.Batch, attempt int, last 
 	if err != nil {
 		return e.failed(ctx, run, &dispatch.StopError{Why: "sealed_otherwise", Err: err}, last)
 	}
+	// A run that was given up by its process keeps its batches in the queue, and may have lost its lock meanwhile.
+	if free, err := e.c.takeLock(ctx, e.l, e.queue, run, w.p); err != nil {
+		return err
+	} else if !free {
+		return &riverq.LaterError{After: lockWait}
+	}
 	done, err := w.executor(nil, nil).Execute(ctx, batch)
 	if errors.Is(err, hold.ErrPending) { // it waited long enough; the attempt does not count
 		e.c.log.WarnContext(ctx, "hold_pending", "run", run.ID, "policy", run.Policy, "err", err)

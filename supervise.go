@@ -231,7 +231,7 @@ func (e *engine) mayStart(ctx context.Context, run ledger.Run, p *policy.Policy)
 	if ready, err := e.itsTurn(ctx, run, p); !ready || err != nil {
 		return false, err
 	}
-	return e.takeLock(ctx, run, p)
+	return e.c.takeLock(ctx, e.l, e.queue, run, p)
 }
 
 // itsTurn reports whether the run that this one comes after is done. When that one did not succeed, this one is skipped.

@@ -8,7 +8,7 @@ import (
 )
 
 // Holder is who holds a lock. It is a fact that others can look up, and no promise that runs out: a run holds while it is open and
-// has an owner, an attempt of a call while the queue says that it executes.
+// has an owner, or the queue says that a batch of it executes; an attempt of a call while the queue says that it executes.
 type Holder struct {
 	Run     string // a policy's run; of a call only for whoever reads the table
 	Job     int64  // the call; 0: a run
@@ -28,9 +28,9 @@ const lockRow = `SELECT name FROM @lock WHERE name = $1 {lock}`
 
 // Lock takes a lock that at most limit may hold, and reports whether h holds it now. Who holds it already goes on holding it. Of the
 // others a holder counts until it is found not to live, which is asked only when there is no place otherwise: of runs the ledger
-// itself, of calls live, in the lock's transaction and in the order given. A crash leaves the row of a holder that lives no longer.
+// itself; of calls, and of runs that have ended or no owner, live, in the lock's transaction and in the order given. A crash leaves the row of a holder that lives no longer.
 func (l *Ledger) Lock(ctx context.Context, name string, limit int, h Holder,
-	live func(ctx context.Context, tx *sql.Tx, jobs []Holder) ([]bool, error)) (held bool, err error) {
+	live func(ctx context.Context, tx *sql.Tx, asked []Holder) ([]bool, error)) (held bool, err error) {
 	if err = h.check(); err == nil && (name == "" || limit < 1) {
 		err = fmt.Errorf("a lock for %d", limit)
 	}
@@ -48,7 +48,7 @@ func (l *Ledger) Lock(ctx context.Context, name string, limit int, h Holder,
 }
 
 func (t *txn) takeLock(ctx context.Context, name string, limit int, h Holder,
-	live func(ctx context.Context, tx *sql.Tx, jobs []Holder) ([]bool, error)) (bool, error) {
+	live func(ctx context.Context, tx *sql.Tx, asked []Holder) ([]bool, error)) (bool, error) {
 	err := t.queryRow(ctx, lockRow, name).Scan(new(string))
 	if errors.Is(err, sql.ErrNoRows) {
 		// A rival's uncommitted row makes this wait; then it inserts nothing.
@@ -91,33 +91,38 @@ func (t *txn) takeLock(ctx context.Context, name string, limit int, h Holder,
 
 // dropStale drops the holders that live no longer, and returns how many are left.
 func (t *txn) dropStale(ctx context.Context, name string, holders []Holder,
-	live func(ctx context.Context, tx *sql.Tx, jobs []Holder) ([]bool, error)) (left int, err error) {
-	var jobs []Holder
+	live func(ctx context.Context, tx *sql.Tx, asked []Holder) ([]bool, error)) (left int, err error) {
+	var asked []Holder
 	for _, o := range holders {
 		if o.Job != 0 {
-			jobs = append(jobs, o)
+			asked = append(asked, o)
+			continue
 		}
-	}
-	var alive []bool
-	if len(jobs) > 0 {
-		if live == nil {
-			return 0, errors.New("calls hold it, and nobody says which of them execute")
-		}
-		if alive, err = live(ctx, t.tx, jobs); err != nil {
+		var owned bool
+		if err := t.queryRow(ctx, `SELECT EXISTS (SELECT 1 FROM @run WHERE id = $1 AND ended_at IS NULL AND owner <> '')`, o.Run).Scan(&owned); err != nil {
 			return 0, err
 		}
-		if len(alive) != len(jobs) {
-			return 0, fmt.Errorf("%d of %d calls are said to execute or not", len(alive), len(jobs))
+		if owned {
+			left++
+		} else {
+			asked = append(asked, o)
 		}
 	}
-	for _, o := range holders {
-		var lives bool
-		if o.Job != 0 {
-			lives, alive = alive[0], alive[1:]
-		} else if err := t.queryRow(ctx, `SELECT EXISTS (SELECT 1 FROM @run WHERE id = $1 AND ended_at IS NULL AND owner <> '')`, o.Run).Scan(&lives); err != nil {
-			return 0, err
-		}
-		if lives {
+	if len(asked) == 0 {
+		return left, nil
+	}
+	if live == nil {
+		return 0, errors.New("others hold it, and nobody says which of them execute")
+	}
+	alive, err := live(ctx, t.tx, asked)
+	if err != nil {
+		return 0, err
+	}
+	if len(alive) != len(asked) {
+		return 0, fmt.Errorf("of %d of %d holders it is said whether they execute", len(alive), len(asked))
+	}
+	for i, o := range asked {
+		if alive[i] {
 			left++
 			continue
 		}

@@ -94,7 +94,8 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestLockOfRun: a run holds a lock while it is open and owned; then a call may have it, and the run no more until that is done.
+// TestLockOfRun: a run holds a lock while it is open and owned, or a batch of it executes; then a call may have it, and the run no
+// more until that is done.
 func TestLockOfRun(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		r, call := started(t, l, "p"), Holder{Job: 1, Attempt: 1}
@@ -108,7 +109,11 @@ func TestLockOfRun(t *testing.T) {
 		if _, err := l.Interrupt(t.Context(), r.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		takes(t, l, "x", 1, call, all(true), true)
+		takes(t, l, "x", 1, call, all(true), false) // it was given up, with a batch in hand
+		if _, err := l.Lock(t.Context(), "x", 1, call, nil); err == nil {
+			t.Error("nobody says whether a batch executes, and it is no error")
+		}
+		takes(t, l, "x", 1, call, all(false), true)
 		if err := l.Claim(t.Context(), r.ID, "another", time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +122,8 @@ func TestLockOfRun(t *testing.T) {
 		if _, err := l.End(t.Context(), r.ID, Cancelled, WhyCancelled, ""); err != nil {
 			t.Fatal(err)
 		}
-		takes(t, l, "x", 1, call, all(true), true)
+		takes(t, l, "x", 1, call, all(true), false) // the same of one that was cancelled
+		takes(t, l, "x", 1, call, all(false), true)
 	})
 }
 

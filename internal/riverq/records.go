@@ -355,3 +355,13 @@ func (c *Client) RunningTx(ctx context.Context, tx *sql.Tx, attempts []JobAttemp
 	}
 	return out, rows.Err()
 }
+
+// ExecutesTx reports whether a batch of the run is executing.
+func (c *Client) ExecutesTx(ctx context.Context, tx *sql.Tx, run string) (executes bool, err error) {
+	err = tx.QueryRowContext(ctx, c.sql(`SELECT EXISTS (SELECT 1 FROM %river_job WHERE state = 'running' AND kind = 'curfew_batch' AND args->>'run' = $1)`,
+		`SELECT EXISTS (SELECT 1 FROM %river_job WHERE state = 'running' AND kind = 'curfew_batch' AND json_extract(args, '$.run') = $1)`), run).Scan(&executes)
+	if err != nil {
+		return false, fmt.Errorf("whether a batch of a run executes: %w", err)
+	}
+	return executes, nil
+}

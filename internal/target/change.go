@@ -154,7 +154,8 @@ func (h *rowHashes) write(q *query, c Column) {
 	q.add(" ELSE ", h.j.d.ident(c.Name), " END")
 }
 
-// archiveKeys copies the rows and removes them. A row that is there twice, or in neither, is undone with all the others.
+// archiveKeys copies the rows and removes them. A row that is there twice, or in neither, is undone with all the others. The archive
+// is asked last: a trigger may have changed the copy's key, or rows of the archive may go along with what went.
 func (x *execution) archiveKeys(ctx context.Context, keys []tuple) ([]tuple, error) {
 	var gone []tuple
 	err := x.savepoint(ctx, func() error {
@@ -169,6 +170,15 @@ func (x *execution) archiveKeys(ctx context.Context, keys []tuple) ([]tuple, err
 		if int(n) != len(keys) || len(gone) != len(keys) {
 			return errUneven
 		}
+		q := newQuery(x.j.d).add("SELECT count(*) FROM ", x.j.d.rows(x.j.t.Archive), " WHERE ")
+		x.j.d.keyIn(q, x.j.archiveKey(), keys)
+		var there int
+		if err := x.c.QueryRowContext(ctx, q.String(), q.args...).Scan(&there); err != nil {
+			return err
+		}
+		if there != len(keys) {
+			return errUneven
+		}
 		return nil
 	})
 	return gone, err
@@ -179,8 +189,9 @@ func (x *execution) archiveKeys(ctx context.Context, keys []tuple) ([]tuple, err
 func (x *execution) copyKeys(ctx context.Context, keys []tuple) (n int64, err error) {
 	j := x.j
 	if j.db.Engine == MySQL {
-		// What does not fit must be an error here, not be made to fit. The policy's own SQL is not in this statement.
-		if _, err := x.c.ExecContext(ctx, "SET @curfew_mode = @@sql_mode, SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"); err != nil {
+		// What does not fit must be an error here, not be made to fit, and 0 is no wish for another number. The policy's own SQL is
+		// not in this statement.
+		if _, err := x.c.ExecContext(ctx, "SET @curfew_mode = @@sql_mode, SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO')"); err != nil {
 			return 0, err
 		}
 		defer func() {

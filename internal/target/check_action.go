@@ -166,6 +166,14 @@ func (j *judgement) archive() {
 	}) {
 		refuse("archive_self_cascade", "drop the ON DELETE CASCADE, or delete instead", "archive: rows of %s go along with other rows of it, and would be in no archive", j.t.Label)
 	}
+	if i := slices.IndexFunc(j.t.Children, func(fk ForeignKey) bool { return fk.Child == to.Label && !fk.restricts() }); i >= 0 {
+		fk := j.t.Children[i]
+		refuse("archive_along", "drop the foreign key of the archive", "archive: rows of %s go along with rows of %s, or change with them: (%s) ON DELETE %s", to.Label, fk.Parent, strings.Join(fk.ChildColumns, ", "), fk.OnDelete)
+	}
+	if !to.Privileges.Select && j.s.Engine != SQLite {
+		j.add(j.onlyEnforce(), "no_select", "", "role %s may not SELECT from %s: whether a row has arrived is asked before it goes", j.s.Role, to.Label)
+		j.out[len(j.out)-1].Statement = fmt.Sprintf("GRANT SELECT ON %s TO %s", quoted(dialectFor(j.s), to.Schema, to.Name), grantee(j.s))
+	}
 	if !to.Privileges.Insert && j.s.Engine != SQLite {
 		j.add(j.onlyEnforce(), "no_insert", "", "role %s may not INSERT into %s", j.s.Role, to.Label)
 		j.out[len(j.out)-1].Statement = fmt.Sprintf("GRANT INSERT ON %s TO %s", quoted(dialectFor(j.s), to.Schema, to.Name), grantee(j.s))

@@ -274,6 +274,39 @@ func TestArchiveRefuses(t *testing.T) {
 	})
 }
 
+// A number 0 is a number, for which MariaDB would take the next one; and a row whose copy goes along with it stays.
+func TestArchiveArrives(t *testing.T) {
+	engineIn(t, everyEngine, func(l *lab) {
+		typ, _ := l.instant()
+		serial := map[Engine]string{MySQL: " AUTO_INCREMENT"}[l.engine]
+		l.exec("CREATE TABLE ev (id bigint NOT NULL" + serial + " PRIMARY KEY, at " + typ + " NOT NULL)")
+		l.exec("CREATE TABLE ev_old (id bigint NOT NULL" + serial + " PRIMARY KEY, at " + typ + " NOT NULL)")
+		l.exec("INSERT INTO ev VALUES (7, '2001-01-01'), (5, '2001-01-01')")
+		l.exec("UPDATE ev SET id = 0 WHERE id = 7")
+		j := l.job(l.policy("ev", func(p *policy.Policy) { p.Action = policy.Action{Kind: policy.Archive, To: "ev_old"} }))
+		if got := l.drain(j, 100); got.outcomes["archived"] != 2 {
+			l.Error(got.outcomes)
+		}
+		if diff := cmp.Diff([]int{0, 5}, l.ids("SELECT id FROM ev_old ORDER BY id")); diff != "" {
+			l.Error(diff)
+		}
+		l.exec("CREATE TABLE gone_too (id bigint NOT NULL PRIMARY KEY, at " + typ + " NOT NULL, FOREIGN KEY (id) REFERENCES ev (id) ON DELETE CASCADE)")
+		l.exec("INSERT INTO ev VALUES (9, '2001-01-01')")
+		p := l.policy("ev", func(p *policy.Policy) {
+			p.Name, p.Action, p.Cascade = "again", policy.Action{Kind: policy.Archive, To: "gone_too"}, []string{"gone_too"}
+		})
+		if diff := cmp.Diff([]string{"archive_along"}, l.judged(p)); diff != "" {
+			l.Error(diff)
+		}
+		if got := l.drain(l.job(p), 100); got.outcomes["blocked"] != 1 { // the foreign key came after check
+			l.Error(got.outcomes)
+		}
+		if diff := cmp.Diff([]int{9}, l.ids("SELECT id FROM ev")); diff != "" {
+			l.Error(diff)
+		}
+	})
+}
+
 // inOne checks that each of the visits is in the table or in the archive, and what is told of the archive's rows is what they were.
 func (l *lab) inOne(n int) {
 	l.Helper()

@@ -1107,7 +1107,7 @@ SAVEPOINT curfew_1;
 
 SAVEPOINT curfew_2;
 
-SET @curfew_mode = @@sql_mode, SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');
+SET @curfew_mode = @@sql_mode, SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO');
 
 INSERT INTO `old_event` (`id`, `at`, `owner`, `kind`, `pinned`, `seen`) SELECT `id`, `at`, `owner`, `kind`, `pinned`, `seen` FROM `event` WHERE `id` IN (?);
 -- 1: int64 42
@@ -1122,6 +1122,9 @@ pinned = 1
 -- 1: int64 42
 -- 2: string 2026-03-29 01:00:00.000000
 -- 3: int64 7
+
+SELECT count(*) FROM `old_event` WHERE `id` IN (?);
+-- 1: int64 42
 
 RELEASE SAVEPOINT curfew_2;
 

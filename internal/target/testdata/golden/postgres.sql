@@ -1629,6 +1629,9 @@ pinned = 1
 -- 2: pgtype.Timestamptz {2026-03-29 01:00:00 +0000 UTC finite true}
 -- 3: string 7
 
+SELECT count(*) FROM ONLY "public"."old_event" WHERE "id" = ANY($1::text[]::bigint[]);
+-- 1: string {"42"}
+
 RELEASE SAVEPOINT curfew_2;
 
 RELEASE SAVEPOINT curfew_1;

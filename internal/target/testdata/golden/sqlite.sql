@@ -1062,6 +1062,9 @@ pinned = 1
 -- 1: string 42
 -- 2: int64 7
 
+SELECT count(*) FROM "old_event" WHERE "id" IN (?1);
+-- 1: string 42
+
 RELEASE SAVEPOINT curfew_2;
 
 RELEASE SAVEPOINT curfew_1;
