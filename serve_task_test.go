@@ -2,6 +2,11 @@ package curfew
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -79,4 +84,180 @@ func TestTriggerOfAnApplication(t *testing.T) {
 	}
 	d.start()
 	d.eventually("it is done", func() bool { return d.rows() == 0 })
+}
+
+// hourly is a task of the file that tells when it begins, and ends when it is let.
+const hourly = `tasks:
+  clean: {command: [sh, -c, "echo $CURFEW_SCHEDULED_AT >> began; until [ -e go ]; do sleep 0.02; done"], cron: "0 * * * *", timeout: 1m, kill_after: 1s}
+`
+
+func (d *daemon) tasksFile(more string) { d.file = nightly + more }
+
+// began are the instants for which the command began.
+func (d *daemon) began() []string {
+	d.Helper()
+	text, err := os.ReadFile(filepath.Join(d.dir, "began"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		d.Fatal(err)
+	}
+	return strings.Fields(string(text))
+}
+
+func (d *daemon) letGo() {
+	d.Helper()
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// of counts what became of a task's instants.
+func (d *daemon) of(c *Curfew, name string) map[string]int {
+	d.Helper()
+	list, err := c.Occurrences(d.Context(), OccurrenceFilter{Policy: name})
+	if err != nil {
+		d.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, o := range list {
+		out[o.State]++
+	}
+	return out
+}
+
+// Any number of services keep a task's schedule; each instant is one call. The next instant does not find it executing.
+func TestServeTasks(t *testing.T) {
+	d := newDaemon(t, night, nightly)
+	d.tasksFile(hourly)
+	d.start()
+	other := *d
+	other.start()
+	c := d.open()
+	d.eventually("the schedules are seen", func() bool {
+		s, err := mustLedger(d, c).Schedules(t.Context())
+		return err == nil && len(s) == 2
+	})
+	d.clock.set(night.Add(11 * time.Second)) // 02:00
+	d.eventually("it begins", func() bool { return len(d.began()) == 1 })
+	tasks, err := c.Tasks(t.Context(), "clean")
+	if err != nil || tasks[0].State != "running" || tasks[0].Running != 1 {
+		t.Errorf("%+v, %v", tasks, err)
+	}
+	d.clock.set(night.Add(time.Hour + 11*time.Second)) // 03:00
+	d.eventually("the next one is skipped", func() bool { return d.of(c, "clean")["skipped"] == 1 })
+	d.letGo()
+	d.eventually("it is done", func() bool { return d.of(c, "clean")["ok"] == 1 })
+	d.clock.set(night.Add(2*time.Hour + 11*time.Second)) // 04:00
+	d.eventually("and the one after", func() bool { return d.of(c, "clean")["ok"] == 2 })
+	if got := d.began(); len(got) != 2 || !strings.HasPrefix(got[0], "2026-07-01T02:00:00") || !strings.HasPrefix(got[1], "2026-07-01T04:00:00") {
+		t.Errorf("it began for %v", got)
+	}
+	runs, err := c.Runs(t.Context(), RunFilter{Policy: "clean"})
+	if err != nil || len(runs) != 2 || runs[0].Mode != "task" || runs[0].State != api.StateSucceeded || runs[0].Cause != "schedule" {
+		t.Errorf("%+v, %v", runs, err)
+	}
+	months, err := c.Gaps(t.Context(), GapFilter{Policy: "clean"})
+	if err != nil || len(months) != 1 || months[0].OK != 2 || months[0].Skipped != 1 || months[0].Occurrences != 3 {
+		t.Errorf("%+v, %v", months, err)
+	}
+	other.halt()
+}
+
+// A run that somebody cancels ends its command, and is not tried again.
+func TestServeCancelsATask(t *testing.T) {
+	d := newDaemon(t, night, nightly)
+	d.tasksFile(hourly)
+	d.start()
+	c := d.open()
+	d.eventually("the schedules are seen", func() bool {
+		s, err := mustLedger(d, c).Schedules(t.Context())
+		return err == nil && len(s) == 2
+	})
+	d.clock.set(night.Add(11 * time.Second))
+	d.eventually("it begins", func() bool { return len(d.began()) == 1 })
+	runs, err := c.Runs(t.Context(), RunFilter{Policy: "clean"})
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("%+v, %v", runs, err)
+	}
+	if _, err := c.Cancel(t.Context(), runs[0].ID, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("its call is given up", func() bool {
+		calls, err := c.TaskCalls(t.Context(), TaskCallFilter{Task: "clean"})
+		return err == nil && len(calls) == 1 && calls[0].State == api.CallDiscarded && calls[0].EndedAt != nil
+	})
+	if got := d.of(c, "clean"); got["failed"] != 1 {
+		t.Errorf("its instant: %v", got)
+	}
+}
+
+// A task that leaves the file ends what is under way of it, but for what was deferred; one of another program is left alone.
+func TestServeTaskLeaves(t *testing.T) {
+	d := newDaemon(t, night, nightly)
+	d.tasksFile(strings.Replace(hourly, "until [ -e go ]; do sleep 0.02; done", "exit 1", 1)) // it rests between attempts
+	theirs := task.New("theirs", func(context.Context, task.Call[int]) error { return nil }, task.Options{Cron: "30 * * * *"})
+	l := mustLedger(d, d.open())
+	def, err := ofApplication(theirs, "", func(string) (string, bool) { return "", false })
+	if err == nil {
+		err = def.time()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.PutTasks(t.Context(), "program:another", []ledger.TaskRecord{def.record()}); err != nil {
+		t.Fatal(err)
+	}
+	d.start()
+	c := d.open()
+	d.eventually("the schedules are seen", func() bool {
+		s, err := l.Schedules(t.Context())
+		return err == nil && len(s) == 2
+	})
+	d.clock.set(night.Add(11 * time.Second))
+	d.eventually("it begins", func() bool { return len(d.began()) == 1 })
+	made, err := c.DeferNamed(t.Context(), "theirs", []byte("7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.halt()
+	d.file = nightly
+	d.start()
+	d.eventually("its run is cancelled", func() bool {
+		runs, err := c.Runs(t.Context(), RunFilter{Policy: "clean"})
+		return err == nil && len(runs) == 1 && runs[0].State == api.StateCancelled
+	})
+	after := d.open()
+	tasks, err := after.Tasks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range tasks {
+		if one.Name == "theirs" && (one.Here || one.Kind != api.TaskGo || one.Waiting != 1 || one.Cron != "30 * * * *" || one.Well || !strings.Contains(one.Hint, "another")) {
+			t.Errorf("theirs: %+v", one)
+		}
+	}
+	if call, err := after.TaskCall(t.Context(), made.ID); err != nil || call.State != api.CallWaiting || call.Attempt != 0 {
+		t.Errorf("their call: %+v, %v", call, err)
+	}
+}
+
+// One worker for all: cleanup and tasks both get on.
+func TestServeOneWorker(t *testing.T) {
+	d := newDaemon(t, night, nightly)
+	d.file = nightly + "tasks:\n  noop: {command: [\"true\"]}\nengine: {workers: 1}\n"
+	d.sessions(200, night.Add(-day))
+	d.start()
+	c := d.open()
+	if _, err := c.DeferNamed(t.Context(), "noop", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Trigger(t.Context(), TriggerRequest{Policy: "sessions"}); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("both are done", func() bool {
+		calls, err := c.TaskCalls(t.Context(), TaskCallFilter{State: api.CallSucceeded})
+		return err == nil && len(calls) == 1 && d.rows() == 0
+	})
 }
