@@ -27,8 +27,8 @@ type executing struct {
 	l      *ledger.Ledger
 	queue  func() *riverq.Client
 	owner  string
-	stdout io.Writer                                                     // of commands, beside what is kept of it; nil: nowhere
-	begun  func(run string, cancel context.CancelCauseFunc) (end func()) // of periodic calls; nil: nobody asks
+	stdout io.Writer                                                           // of commands, beside what is kept of it; nil: nowhere
+	begun  func(task, run string, cancel context.CancelCauseFunc) (end func()) // of periodic calls; nil: nobody asks
 }
 
 // do executes one attempt of a call.
@@ -60,7 +60,7 @@ func (x *executing) do(ctx context.Context, a riverq.Attempt) (json.RawMessage, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if x.begun != nil {
-		defer x.begun(a.Run, cancel)()
+		defer x.begun(a.Task, a.Run, cancel)()
 	}
 	out, err := d.do(ctx, x.c, a, x.stdout)
 	return out, x.settle(ctx, a, err)

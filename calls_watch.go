@@ -161,6 +161,17 @@ func (k *calling) begin(run string, cancel context.CancelCauseFunc) (end func())
 	}
 }
 
+// callBegins is told of each periodic call that executes here, and of its end: what waited for that may begin.
+func (e *engine) callBegins(task, run string, cancel context.CancelCauseFunc) (end func()) {
+	over := e.calling.begin(run, cancel)
+	return func() {
+		over()
+		e.mu.Lock()
+		e.ended[task] = true
+		e.mu.Unlock()
+	}
+}
+
 // callsOver cancels the work of runs that somebody ended.
 func (e *engine) callsOver(open []ledger.Run) {
 	e.calling.mu.Lock()

@@ -112,8 +112,12 @@ func (c *Curfew) Handler() http.Handler {
 	})
 }
 
-// idleEvery is how often Drain looks whether it is done, when nothing tells.
-const idleEvery = 2 * time.Millisecond
+const (
+	// idleEvery is how often Drain looks whether what was begun is done.
+	idleEvery = time.Millisecond
+	// stepEvery is how long it waits for that before it looks at everything again.
+	stepEvery = 50 * time.Millisecond
+)
 
 // Drain does in this process what is due by the ledger's clock, and returns when nothing is: occurrences that have come, the runs
 // and the calls. It is for programs that are started from time to time instead of Start, and for tests; it goes on where the
@@ -125,15 +129,32 @@ func (c *Curfew) Drain(ctx context.Context) error {
 	}
 	e.queue.Release()
 	defer e.queue.Hold()
-	for {
-		busy, err := e.step(ctx)
+	for first := true; ; first = false {
+		busy, err := e.step(ctx, first)
 		if err != nil || !busy {
 			return err
 		}
-		if err := pause(ctx, idleEvery); err != nil {
+		if err := e.settle(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// settle waits until nothing executes here, or for so long that there may be something else to do.
+func (e *engine) settle(ctx context.Context) error {
+	for until := time.Now().Add(stepEvery); time.Now().Before(until); {
+		if err := pause(ctx, idleEvery); err != nil {
+			return err
+		}
+		idle, err := e.queue.Idle(ctx)
+		if err != nil {
+			return err
+		}
+		if _, n := e.draining(""); idle && n == 0 {
+			return nil
+		}
+	}
+	return nil
 }
 
 // stepping is the engine of a Curfew that is not started: its queue works, and nothing happens by itself.
@@ -160,8 +181,10 @@ func (c *Curfew) stepping(ctx context.Context) (*engine, error) {
 	return b.e, nil
 }
 
-// step looks once at everything that may be due, and reports whether there is something to wait for.
-func (e *engine) step(ctx context.Context) (busy bool, err error) {
+// step looks once at everything that may be due, and reports whether there is something to wait for. The first step of a drain looks at
+// every schedule, for what others may have done since the last; those that follow at the ones that are due, or of which something
+// ended here.
+func (e *engine) step(ctx context.Context, first bool) (busy bool, err error) {
 	if e.stepStages == nil {
 		if e.stepStages, err = e.schedules(); err != nil {
 			return false, err
@@ -173,11 +196,15 @@ func (e *engine) step(ctx context.Context) (busy bool, err error) {
 		return false, err
 	}
 	_, before := e.draining("")
+	ended := e.takeEnded()
 	now, err := e.l.Now(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, st := range e.stepStages {
+		if !first && !ended[st.p.Name] && now.Before(st.next) {
+			continue
+		}
 		did, err := e.tickOne(ctx, st, now)
 		if err != nil {
 			return false, err

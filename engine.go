@@ -45,7 +45,7 @@ type engine struct {
 	drains    map[string]context.CancelFunc // runs that this process drains
 	works     map[string]*cached            // runs that it has executed batches of lately
 	databases map[string]string             // of policy revisions
-	ended     map[string]bool               // policies of which a run ended here: what waited for that may begin
+	ended     map[string]bool               // policies and tasks of which a run ended here: what waited for that may begin
 	drain     sync.WaitGroup
 }
 
@@ -73,7 +73,7 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	if err := migrateQueue(ctx, e.qdb); err != nil {
 		return nil, errors.Join(err, e.qdb.Close())
 	}
-	x := &executing{c: c, l: l, queue: func() *riverq.Client { return e.queue }, owner: e.owner, begun: e.calling.begin}
+	x := &executing{c: c, l: l, queue: func() *riverq.Client { return e.queue }, owner: e.owner, begun: e.callBegins}
 	o := riverq.Options{DB: e.qdb.DB, SQLite: e.qdb.SQLite, Schema: e.qdb.Schema, ID: e.owner, Logger: c.log, Clock: c.queueClock(e.qdb),
 		Execute: e.execute, Beat: dispatch.HeartbeatEvery / 2,
 		Tasks: c.TaskNames(), Do: x.do, Died: e.callDied, Queues: maps.Clone(c.file.Engine.Queues)}

@@ -277,7 +277,8 @@ func (b *builder) tasks(raw *rawFile) []*Task {
 	for _, name := range slices.Sorted(maps.Keys(raw.Tasks)) {
 		all = append(all, b.task(name, raw.Tasks[name], raw))
 	}
-	if len(raw.Tasks) > 0 || b.failed("tasks") {
+	// With a ledger and no tasks at all a file leads to those of an application.
+	if len(raw.Tasks) > 0 || raw.Tasks != nil && raw.Ledger.String() != "" || b.failed("tasks") {
 		if raw.Databases == nil && raw.Policies != nil && !b.failed("databases") {
 			b.missing(raw.place, "databases", "policies need one: databases: {main: {url: …}}")
 		}

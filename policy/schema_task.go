@@ -48,6 +48,7 @@ func tuneTasks(s *jsonschema.Schema, property func(def, name string) *jsonschema
 	s.Definitions["file"].AnyOf = []*jsonschema.Schema{
 		{Required: []string{"databases", "policies"}},
 		tasks,
+		{Required: []string{"ledger", "tasks"}},
 	}
 	property("file", "tasks").PropertyNames = &jsonschema.Schema{Pattern: taskNamePattern}
 	property("engine", "queues").PropertyNames = &jsonschema.Schema{Pattern: queueNamePattern, Not: &jsonschema.Schema{Enum: []any{CommonQueue, "cleanup"}}}

@@ -3,7 +3,7 @@
 // the request that signs an organisation up.
 //
 //	go run ./examples/portal                                  # SQLite, in portal.db
-//	go run ./examples/portal --database postgres://…/portal   # curfew migrate has made its tables
+//	go run ./examples/portal --database postgres://…/portal   # with --migrate the first time
 package main
 
 import (
@@ -31,17 +31,18 @@ import (
 func main() {
 	database := flag.String("database", "sqlite:portal.db", "`URL` of the portal's database: sqlite:FILE or postgres://…")
 	listen := flag.String("listen", "127.0.0.1:8080", "`ADDRESS` to answer at")
+	migrate := flag.Bool("migrate", false, "make curfew's tables on PostgreSQL, or bring them up to date, before it starts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *database, *listen); err != nil {
+	if err := run(ctx, *database, *listen, *migrate); err != nil {
 		fmt.Fprintln(os.Stderr, "portal:", err)
 		os.Exit(1)
 	}
 }
 
 // run serves until ctx ends.
-func run(ctx context.Context, database, listen string) error {
+func run(ctx context.Context, database, listen string, migrate bool) error {
 	db, err := open(database)
 	if err != nil {
 		return err
@@ -56,6 +57,11 @@ func run(ctx context.Context, database, listen string) error {
 	}
 	if err := p.migrate(ctx); err != nil {
 		return err
+	}
+	if migrate { // in production another role may do it, with curfew migrate
+		if _, err := p.jobs.Migrate(ctx); err != nil {
+			return err
+		}
 	}
 	if err := p.jobs.Start(ctx); err != nil {
 		return err

@@ -256,8 +256,8 @@ func (c *Client) giveBack(ctx context.Context, s stray, why string) error {
 	return err
 }
 
-// MakeDue makes available what is due, retries and calls that were put off, and looks
-// at all queues. The client does it by itself every few seconds; whoever moves
+// MakeDue makes available what is due, retries and calls that were put off, and has
+// it fetched. The client does it by itself every few seconds; whoever moves
 // Options.Clock need not wait for it.
 func (c *Client) MakeDue(ctx context.Context) error {
 	for {
@@ -266,9 +266,9 @@ func (c *Client) MakeDue(ctx context.Context) error {
 			return fmt.Errorf("make due: %w", err)
 		}
 		if n == 0 {
-			c.woken.wakeAll()
 			return nil
 		}
+		c.woken.wakeAll()
 	}
 }
 

@@ -11,15 +11,12 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 )
 
-// Hold has a client that works fetch nothing until Release, which has it look at all
-// queues: it is for who drives the clock.
+// Hold has a client that works fetch nothing until Release: it is for who drives the
+// clock.
 func (c *Client) Hold() { c.held.Store(true) }
 
-// Release ends Hold.
-func (c *Client) Release() {
-	c.held.Store(false)
-	c.woken.wakeAll()
-}
+// Release ends Hold. Idle then has what waits fetched.
+func (c *Client) Release() { c.held.Store(false) }
 
 func (d waking) GetExecutor() riverdriver.Executor { return holding{d.Driver.GetExecutor(), d.c} }
 
@@ -36,20 +33,27 @@ func (h holding) JobGetAvailable(ctx context.Context, params *riverdriver.JobGet
 	return h.Executor.JobGetAvailable(ctx, params)
 }
 
-// Idle reports whether nothing that this client could execute is due or executing.
-// It is for who drives the clock, and waits until all is done.
+// Idle reports whether nothing that this client could execute is due or executing,
+// and has it look for what is due. It is for who drives the clock, and waits until all
+// is done.
 func (c *Client) Idle(ctx context.Context) (bool, error) {
 	if c.pulse.busy() {
 		return false, nil
 	}
 	kinds, args := c.kinds()
-	q := `SELECT EXISTS (SELECT 1 FROM %river_job WHERE kind IN (` + kinds + `)
-		AND (state = 'running' OR state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= @now))`
-	var busy bool
-	if err := c.o.DB.QueryRowContext(ctx, c.sql(q, q), args...).Scan(&busy); err != nil {
+	q := `SELECT state FROM %river_job WHERE kind IN (` + kinds + `)
+		AND (state = 'running' OR state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= @now) ORDER BY state LIMIT 1`
+	var state string
+	err := c.o.DB.QueryRowContext(ctx, c.sql(q, q), args...).Scan(&state)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return !c.pulse.busy(), nil
+	case err != nil:
 		return false, fmt.Errorf("look for work: %w", err)
+	case state == "available":
+		c.woken.wakeAll()
 	}
-	return !busy && !c.pulse.busy(), nil
+	return false, nil
 }
 
 // NextCall is when the next call is due that waits for its time; false when none does.
