@@ -49,7 +49,7 @@ func (x *executing) do(ctx context.Context, a riverq.Attempt) (json.RawMessage, 
 		out, err := d.do(ctx, x.c, a, x.stdout)
 		return out, x.outcome(ctx, a, err)
 	}
-	run, err := x.l.BeginCall(ctx, a.Run, x.owner)
+	run, err := x.l.BeginCall(ctx, a.Run, x.owns(a))
 	if errors.Is(err, ledger.ErrRunEnded) || errors.Is(err, ledger.ErrNotFound) {
 		return nil, x.ended(ctx, a)
 	}
@@ -66,9 +66,14 @@ func (x *executing) do(ctx context.Context, a riverq.Attempt) (json.RawMessage, 
 	return out, x.settle(ctx, a, err)
 }
 
+// owns names an attempt, so that one that was taken for dead is told from its successor, in this process too.
+func (x *executing) owns(a riverq.Attempt) string {
+	return fmt.Sprintf("%s/%d.%d", x.owner, a.ID, a.Attempt)
+}
+
 // lock takes what the call needs, all or nothing.
 func (x *executing) lock(ctx context.Context, d *definition, a riverq.Attempt) (bool, func(), error) {
-	h := ledger.Holder{Job: a.ID, Attempt: a.Attempt}
+	h := ledger.Holder{Run: x.owner, Job: a.ID, Attempt: a.Attempt}
 	var taken []slot
 	unlock := func() {
 		for _, s := range taken {
@@ -101,7 +106,7 @@ func liveAttempts(ctx context.Context, q *riverq.Client, tx *sql.Tx, asked []led
 	out := make([]bool, len(asked))
 	for i, h := range asked {
 		if h.Job != 0 {
-			attempts = append(attempts, riverq.JobAttempt{ID: h.Job, Attempt: h.Attempt})
+			attempts = append(attempts, riverq.JobAttempt{ID: h.Job, Attempt: h.Attempt, By: h.Run})
 			continue
 		}
 		var err error
@@ -141,7 +146,7 @@ func (x *executing) ended(ctx context.Context, a riverq.Attempt) error {
 func (x *executing) settle(ctx context.Context, a riverq.Attempt, err error) error {
 	after := context.WithoutCancel(ctx)
 	if err == nil {
-		run, eerr := x.l.EndCall(after, a.Run, ledger.Succeeded, ledger.WhyDone, "")
+		run, eerr := x.l.EndCall(after, a.Run, x.owns(a), ledger.Succeeded, ledger.WhyDone, "")
 		if eerr == nil && run.State == ledger.Succeeded {
 			x.c.event(ctx, "run_ended", run)
 		}
@@ -151,21 +156,21 @@ func (x *executing) settle(ctx context.Context, a riverq.Attempt, err error) err
 		return &riverq.DroppedError{Reason: stop.Error()}
 	}
 	if errors.Is(ctx.Err(), context.Canceled) { // the service stops: the attempt does not count
-		if rerr := x.l.RestCall(after, a.Run, fmt.Sprintf("interrupted in attempt %d of %d", a.Attempt, a.Attempts)); rerr != nil {
+		if rerr := x.l.RestCall(after, a.Run, x.owns(a), fmt.Sprintf("interrupted in attempt %d of %d", a.Attempt, a.Attempts)); rerr != nil {
 			x.c.log.WarnContext(ctx, "run_not_released", "run", a.Run, "err", rerr)
 		}
 		return err
 	}
 	detail := fmt.Sprintf("attempt %d of %d: %s", a.Attempt, a.Attempts, err)
 	if a.Last || final(err) {
-		run, eerr := x.l.EndCall(after, a.Run, ledger.Failed, "task_failed", detail)
+		run, eerr := x.l.EndCall(after, a.Run, x.owns(a), ledger.Failed, "task_failed", detail)
 		if eerr != nil {
 			return eerr
 		}
 		x.c.event(ctx, "run_failed", run)
 		return &riverq.FinalError{Err: err}
 	}
-	if rerr := x.l.RestCall(after, a.Run, detail); rerr != nil {
+	if rerr := x.l.RestCall(after, a.Run, x.owns(a), detail); rerr != nil {
 		return rerr
 	}
 	return retried(err)

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -46,11 +48,12 @@ func (e *engine) watchCalls(ctx context.Context, beat func()) error {
 
 // callsOnce looks once after the periodic calls of the tasks that this process knows.
 func (e *engine) callsOnce(ctx context.Context, thorough bool) error {
+	begun := e.calling.begun() // before: what begins while the ledger answers is not in its answer
 	runs, err := e.l.OpenCalls(ctx)
 	if err != nil {
 		return err
 	}
-	e.callsOver(runs)
+	e.callsOver(begun, runs)
 	for _, run := range runs {
 		d := e.c.tasks[run.Policy]
 		if d == nil { // another process's
@@ -118,7 +121,7 @@ func (e *engine) findCall(ctx context.Context, run ledger.Run) error {
 			return nil
 		}
 	}
-	ended, err := e.l.EndCall(ctx, run.ID, state, why, detail)
+	ended, err := e.l.EndCall(ctx, run.ID, "", state, why, detail)
 	if errors.Is(err, ledger.ErrRunEnded) {
 		return nil
 	}
@@ -172,19 +175,20 @@ func (e *engine) callBegins(task, run string, cancel context.CancelCauseFunc) (e
 	}
 }
 
-// callsOver cancels the work of runs that somebody ended.
-func (e *engine) callsOver(open []ledger.Run) {
+// begun are the runs whose work is under way.
+func (k *calling) begun() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Keys(k.runs))
+}
+
+// callsOver cancels the work of runs that somebody ended: those that had begun when the open ones were asked for, and are not among them.
+func (e *engine) callsOver(begun []string, open []ledger.Run) {
 	e.calling.mu.Lock()
 	defer e.calling.mu.Unlock()
-	if len(e.calling.runs) == 0 {
-		return
-	}
-	still := map[string]bool{}
-	for _, run := range open {
-		still[run.ID] = true
-	}
-	for id, cancel := range e.calling.runs {
-		if !still[id] {
+	for _, id := range begun {
+		cancel := e.calling.runs[id]
+		if cancel != nil && !slices.ContainsFunc(open, func(r ledger.Run) bool { return r.ID == id }) {
 			cancel(&cancelledError{"curfew cancel, or its task left"})
 		}
 	}
@@ -217,7 +221,7 @@ func (e *engine) retireTask(ctx context.Context, name string) error {
 		if run.Policy != name {
 			continue
 		}
-		ended, err := e.l.EndCall(ctx, run.ID, ledger.Cancelled, "task_gone", "the task left")
+		ended, err := e.l.EndCall(ctx, run.ID, "", ledger.Cancelled, "task_gone", "the task left")
 		if err != nil && !errors.Is(err, ledger.ErrRunEnded) {
 			return err
 		}

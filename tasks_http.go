@@ -20,8 +20,9 @@ func (f front) Defer(ctx context.Context, req web.DeferRequest) (api.TaskCall, e
 	if err != nil {
 		return api.TaskCall{}, err
 	}
-	if err := c.notPaused(ctx, l, req.Task); err != nil && req.Key == "" {
-		return api.TaskCall{}, err
+	paused := c.notPaused(ctx, l, req.Task)
+	if paused != nil && (req.Key == "" || KindOf(paused) != KindRefused) {
+		return api.TaskCall{}, paused
 	}
 	var opts []DeferOption
 	if req.At != nil {
@@ -53,6 +54,9 @@ func (f front) Defer(ctx context.Context, req web.DeferRequest) (api.TaskCall, e
 	}
 	var made riverq.Deferred
 	id, fresh, err := l.DeferOperation(ctx, req.Task, req.Key, req.BodyHash, func(ctx context.Context, tx *sql.Tx) (string, error) {
+		if paused != nil { // only what was deferred before is answered
+			return "", paused
+		}
 		all, err := q.DeferTx(ctx, tx, []riverq.Call{call})
 		if err != nil {
 			return "", err

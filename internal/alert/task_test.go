@@ -49,7 +49,7 @@ func TestTaskWords(t *testing.T) {
 	if _, err := b.l.BeginCall(b.Context(), failed.ID, "me"); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := b.l.EndCall(b.Context(), failed.ID, ledger.Failed, "task_failed", "attempt 5 of 5: no"); err != nil {
+	if _, err := b.l.EndCall(b.Context(), failed.ID, "", ledger.Failed, "task_failed", "attempt 5 of 5: no"); err != nil {
 		b.Fatal(err)
 	}
 	next(time.Minute)

@@ -5,12 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Holder is who holds a lock. It is a fact that others can look up, and no promise that runs out: a run holds while it is open and
 // has an owner, or the queue says that a batch of it executes; an attempt of a call while the queue says that it executes.
 type Holder struct {
-	Run     string // a policy's run; of a call only for whoever reads the table
+	Run     string // a policy's run; of a call the process that makes the attempt: one that is retried counts its attempts anew
 	Job     int64  // the call; 0: a run
 	Attempt int    // of the call
 }
@@ -70,10 +71,8 @@ func (t *txn) takeLock(ctx context.Context, name string, limit int, h Holder,
 	if err != nil {
 		return false, err
 	}
-	for _, o := range holders {
-		if o == h {
-			return true, nil
-		}
+	if slices.Contains(holders, h) {
+		return true, nil
 	}
 	if len(holders) >= limit {
 		n, err := t.dropStale(ctx, name, holders, live)

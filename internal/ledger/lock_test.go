@@ -127,6 +127,21 @@ func TestLockOfRun(t *testing.T) {
 	})
 }
 
+// TestLockOfRetried: a call that is retried counts its attempts anew. One of before that was taken for dead, and wakes, cannot give
+// up what the new one of its number holds.
+func TestLockOfRetried(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *Ledger) {
+		before, now, other := Holder{Run: "a", Job: 1, Attempt: 1}, Holder{Run: "b", Job: 1, Attempt: 1}, Holder{Run: "c", Job: 2, Attempt: 1}
+		takes(t, l, "x", 1, before, nil, true)
+		takes(t, l, "x", 1, now, all(true), false)
+		takes(t, l, "x", 1, now, all(false), true)
+		if err := l.Unlock(t.Context(), "x", before); err != nil {
+			t.Fatal(err)
+		}
+		takes(t, l, "x", 1, other, all(true), false)
+	})
+}
+
 // TestLockWaits: a rival that has a place in a transaction that is still open makes the next one wait, and counts.
 func TestLockWaits(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {

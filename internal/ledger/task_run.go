@@ -83,8 +83,12 @@ func (l *Ledger) BeginCall(ctx context.Context, id, owner string) (Run, error) {
 	return r, nil
 }
 
-// RestCall gives a task's run up until its next attempt; detail says why, and when that is.
-func (l *Ledger) RestCall(ctx context.Context, id, detail string) error {
+// ErrOvertaken refuses what an attempt says of a run that another attempt has begun meanwhile: this one was taken for dead.
+var ErrOvertaken = errors.New("another attempt has the run")
+
+// RestCall gives a task's run up until its next attempt; detail says why, and when that is. The run is owner's, or it is
+// ErrOvertaken.
+func (l *Ledger) RestCall(ctx context.Context, id, owner, detail string) error {
 	detail = text(detail)
 	err := l.tx(ctx, func(t *txn) error {
 		r, err := t.lockCall(ctx, id)
@@ -93,6 +97,9 @@ func (l *Ledger) RestCall(ctx context.Context, id, detail string) error {
 		}
 		if r.State.Ended() {
 			return fmt.Errorf("%w: %s", ErrRunEnded, r.State)
+		}
+		if r.Owner != owner {
+			return ErrOvertaken
 		}
 		if _, err := t.exec(ctx, `UPDATE @run SET detail = $1, owner = '', heartbeat = NULL WHERE id = $2`, detail, id); err != nil {
 			return err
@@ -107,8 +114,9 @@ func (l *Ledger) RestCall(ctx context.Context, id, detail string) error {
 	return nil
 }
 
-// EndCall ends a task's run and returns it as it then stands. Like End it leaves a run that has ended as it is.
-func (l *Ledger) EndCall(ctx context.Context, id string, state State, why, detail string) (Run, error) {
+// EndCall ends a task's run and returns it as it then stands. Like End it leaves a run that has ended as it is. An open one that is
+// not owner's is ErrOvertaken; without an owner it is ended whoever has it.
+func (l *Ledger) EndCall(ctx context.Context, id, owner string, state State, why, detail string) (Run, error) {
 	if !state.Ended() {
 		return Run{}, fmt.Errorf("end run %s: %q is no final state", short(id), state)
 	}
@@ -116,6 +124,9 @@ func (l *Ledger) EndCall(ctx context.Context, id string, state State, why, detai
 	err := l.tx(ctx, func(t *txn) (err error) {
 		if r, err = t.lockCall(ctx, id); err != nil || r.State.Ended() {
 			return err
+		}
+		if owner != "" && r.Owner != owner {
+			return ErrOvertaken
 		}
 		if state == Succeeded && r.State != Running {
 			return fmt.Errorf("a run that is %s cannot succeed: it was not started", r.State)

@@ -47,7 +47,7 @@ func beginCall(t testing.TB, l *Ledger, run string) Run {
 
 func restCall(t testing.TB, l *Ledger, run string) {
 	t.Helper()
-	if err := l.RestCall(t.Context(), run, "attempt 1 of 5: no"); err != nil {
+	if err := l.RestCall(t.Context(), run, "process", "attempt 1 of 5: no"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func restCall(t testing.TB, l *Ledger, run string) {
 func endCall(t testing.TB, l *Ledger, run string, state State) Run {
 	t.Helper()
 	why := map[State]string{Succeeded: WhyDone, Failed: WhyError, Cancelled: WhyCancelled}[state]
-	r, err := l.EndCall(t.Context(), run, state, why, "")
+	r, err := l.EndCall(t.Context(), run, "", state, why, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestTaskRun(t *testing.T) {
 			}
 		}
 		look(r.ID)
-		if _, err := l.EndCall(t.Context(), r.ID, Succeeded, WhyDone, ""); err == nil {
+		if _, err := l.EndCall(t.Context(), r.ID, "", Succeeded, WhyDone, ""); err == nil {
 			t.Error("succeeded without having begun")
 		}
 		got := beginCall(t, l, r.ID)
@@ -110,10 +110,25 @@ func TestTaskRun(t *testing.T) {
 			t.Errorf("%+v, %v", resting, err)
 		}
 		look(r.ID)
+		if err := l.RestCall(t.Context(), r.ID, "process", ""); !errors.Is(err, ErrOvertaken) {
+			t.Errorf("rests twice: %v", err)
+		}
 		h.add(2 * time.Hour) // long after the instant: it had begun in time
 		got = beginCall(t, l, r.ID)
 		if got.State != Running || !got.StartedAt.Equal(began) || got.Detail != "" || string(got.Plan) != "17" {
 			t.Errorf("%+v", got)
+		}
+		// What was taken for dead wakes: it has no say.
+		for _, state := range []State{Succeeded, Failed} {
+			if _, err := l.EndCall(t.Context(), r.ID, "one before", state, WhyDone, ""); !errors.Is(err, ErrOvertaken) {
+				t.Errorf("an attempt that was overtaken ends the run: %v", err)
+			}
+		}
+		if err := l.RestCall(t.Context(), r.ID, "one before", ""); !errors.Is(err, ErrOvertaken) {
+			t.Errorf("an attempt that was overtaken gives the run up: %v", err)
+		}
+		if now, err := l.Get(t.Context(), r.ID); err != nil || now.Owner != "process" {
+			t.Errorf("%+v, %v", now, err)
 		}
 		got = endCall(t, l, r.ID, Succeeded)
 		want, err := l.Get(t.Context(), r.ID)
@@ -130,7 +145,7 @@ func TestTaskRun(t *testing.T) {
 		if _, err := l.BeginCall(t.Context(), r.ID, "process"); !errors.Is(err, ErrRunEnded) {
 			t.Errorf("begun again: %v", err)
 		}
-		if err := l.RestCall(t.Context(), r.ID, ""); !errors.Is(err, ErrRunEnded) {
+		if err := l.RestCall(t.Context(), r.ID, "process", ""); !errors.Is(err, ErrRunEnded) {
 			t.Errorf("rests: %v", err)
 		}
 		if again := endCall(t, l, r.ID, Failed); again.State != Succeeded || !again.EndedAt.Equal(got.EndedAt) {
@@ -162,8 +177,8 @@ func TestNoCall(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
 		r := started(t, l, "p")
 		_, begin := l.BeginCall(t.Context(), r.ID, "me")
-		_, end := l.EndCall(t.Context(), r.ID, Succeeded, WhyDone, "")
-		for _, err := range []error{begin, end, l.RestCall(t.Context(), r.ID, "")} {
+		_, end := l.EndCall(t.Context(), r.ID, "", Succeeded, WhyDone, "")
+		for _, err := range []error{begin, end, l.RestCall(t.Context(), r.ID, "process", "")} {
 			if !errors.Is(err, errNoCall) {
 				t.Errorf("%v", err)
 			}

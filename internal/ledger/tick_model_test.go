@@ -90,7 +90,7 @@ func (m *tickModel) work(t *rapid.T) {
 		case do == "cancel":
 			m.end(t, r, Cancelled, WhyCancelled)
 		case do == "rest" && m.task():
-			m.must(t, m.l().RestCall(ctx, r.ID, "attempt 1 of 5: no"))
+			m.must(t, m.l().RestCall(ctx, r.ID, r.Owner, "attempt 1 of 5: no"))
 		case do == "await" && r.State == Accepted && !m.task():
 			m.exec(t, `UPDATE @run SET state = 'awaiting_approval' WHERE id = $1`, r.ID)
 		}
@@ -127,7 +127,9 @@ func (m *tickModel) succeed(t *rapid.T, r Run) {
 func (m *tickModel) end(t *rapid.T, r Run, state State, why string) {
 	end := m.l().End
 	if m.task() {
-		end = m.l().EndCall
+		end = func(ctx context.Context, id string, state State, why, detail string) (Run, error) {
+			return m.l().EndCall(ctx, id, "", state, why, detail)
+		}
 	}
 	_, err := end(context.Background(), r.ID, state, why, "")
 	m.must(t, err)

@@ -318,6 +318,7 @@ func (c *Client) changed(n int64, err error) (int64, error) {
 type JobAttempt = struct {
 	ID      int64
 	Attempt int
+	By      string // Options.ID of the client that makes it; "" for whichever
 }
 
 // RunningTx says of each attempt whether it is the one that is running.
@@ -334,24 +335,23 @@ func (c *Client) RunningTx(ctx context.Context, tx *sql.Tx, attempts []JobAttemp
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, c.sql(`SELECT id, attempt FROM %river_job WHERE state = 'running' AND id IN (SELECT value::bigint FROM json_array_elements_text($1::json))`,
-		`SELECT id, attempt FROM %river_job WHERE state = 'running' AND id IN (SELECT value FROM json_each($1))`), string(list))
+	rows, err := tx.QueryContext(ctx, c.sql(`SELECT id, attempt, attempted_by[cardinality(attempted_by)] FROM %river_job WHERE state = 'running' AND id IN (SELECT value::bigint FROM json_array_elements_text($1::json))`,
+		`SELECT id, attempt, json_extract(attempted_by, '$[#-1]') FROM %river_job WHERE state = 'running' AND id IN (SELECT value FROM json_each($1))`), string(list))
 	if err != nil {
 		return nil, fmt.Errorf("which calls run: %w", err)
 	}
 	defer rows.Close()
-	running := map[int64]int{}
+	running := map[int64]JobAttempt{}
 	for rows.Next() {
-		var id int64
-		var attempt int
-		if err := rows.Scan(&id, &attempt); err != nil {
+		var r JobAttempt
+		if err := rows.Scan(&r.ID, &r.Attempt, &r.By); err != nil {
 			return nil, fmt.Errorf("which calls run: %w", err)
 		}
-		running[id] = attempt
+		running[r.ID] = r
 	}
 	for i, a := range attempts {
-		attempt, ok := running[a.ID]
-		out[i] = ok && attempt == a.Attempt
+		r, ok := running[a.ID]
+		out[i] = ok && r.Attempt == a.Attempt && (a.By == "" || strings.HasPrefix(r.By, a.By+"-"))
 	}
 	return out, rows.Err()
 }

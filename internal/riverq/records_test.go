@@ -129,9 +129,9 @@ func TestRunning(t *testing.T) {
 		for attempt := 1; attempt <= 2; attempt++ {
 			receive(t, "an attempt", got)
 			running := within(t, c, func(tx *sql.Tx) ([]bool, error) {
-				return c.RunningTx(t.Context(), tx, []JobAttempt{{id, 1}, {id, 2}, {id + 1, 1}})
+				return c.RunningTx(t.Context(), tx, []JobAttempt{{id, 1, ""}, {id, 2, c.o.ID}, {id + 1, 1, ""}, {id, attempt, "another"}})
 			})
-			if diff := cmp.Diff([]bool{attempt == 1, attempt == 2, false}, running); diff != "" {
+			if diff := cmp.Diff([]bool{attempt == 1, attempt == 2, false, false}, running); diff != "" {
 				t.Errorf("attempt %d: %s", attempt, diff)
 			}
 			release <- map[int]error{1: errors.New("no")}[attempt]
