@@ -162,4 +162,3 @@ func TestProgramRefuses(t *testing.T) {
 		})
 	}
 }
-
