@@ -107,7 +107,7 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range append(documents, "../../README.md", "../../examples/library/README.md") {
+	for _, document := range append(documents, "../../README.md", "../../examples/library/README.md", "../../examples/portal/README.md") {
 		t.Run(strings.TrimPrefix(document, "../../"), func(t *testing.T) {
 			text, err := os.ReadFile(document)
 			if err != nil {
@@ -164,7 +164,7 @@ func runDocument(t *testing.T, bin string, blocks []block) {
 				goModule(t, filepath.Join(dir, "module"), filepath.Base(file), b.source)
 				modules = true
 			}
-		case "", "json", "sql":
+		case "", "json", "sql", "python":
 		default:
 			t.Errorf("%s: what is a block of %q? sh and console run, text does not", name, b.lang)
 		}
@@ -269,9 +269,12 @@ func goRunScript(t *testing.T, repo string) string {
 		t.Fatal(err)
 	}
 	caches := strings.Fields(string(env))
+	portal := filepath.Join(t.TempDir(), "portal")
 	return "run) example=$2 dir=$(mktemp -d " + t.TempDir() + "/XXXXXX)\n" +
 		"  if [ \"${3:-}\" = -dir ]; then dir=$PWD/$4; fi\n" +
 		"  export PATH=" + filepath.Dir(goBin) + ":$PATH CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOCACHE=" + caches[0] + " GOMODCACHE=" + caches[1] + "\n" +
+		"  if [ $example = ./examples/portal ]; then\n" + // an application that works where it was started
+		"    shift 2; (cd " + repo + " && " + goBin + " build -o " + portal + " $example) && exec " + portal + " \"$@\"; fi\n" +
 		"  cd " + repo + " && exec " + goBin + " run $example -dir $dir ;;\n"
 }
 
