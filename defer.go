@@ -64,11 +64,16 @@ func (c *Curfew) DeferIn(ctx context.Context, in time.Duration, t *task.Task, ar
 }
 
 // DeferTx is Defer in a transaction of the caller's own, on the ledger's database: the call is there when tx commits, and never
-// was when it is rolled back. With a ledger on SQLite, the transaction is on the ledger's file, and began with BEGIN IMMEDIATE.
+// was when it is rolled back. With a ledger on SQLite, the transaction is on the ledger's file, and began with BEGIN IMMEDIATE; before
+// the first of them there was a Start, or an Open.
 func (c *Curfew) DeferTx(ctx context.Context, tx *sql.Tx, t *task.Task, args any, opts ...DeferOption) (Deferred, error) {
 	text, err := t.Encode(args)
 	if err != nil {
 		return Deferred{}, &Error{Kind: KindUsage, Err: err, Hint: "nothing was deferred"}
+	}
+	if _, file := c.ledgerFile(); file && !c.queueOpen() {
+		// To open it now would be to wait for the caller's own transaction.
+		return Deferred{}, fail(KindUsage, "call Open, or Start, before the transaction begins", "a ledger on SQLite is not opened within a transaction on it")
 	}
 	q, err := c.inserter(ctx)
 	if err != nil {
@@ -138,7 +143,7 @@ func (c *Curfew) deferral(ctx context.Context, name string, args json.RawMessage
 		return riverq.Call{}, fail(KindUsage, `for example {"order": 4711}`, "the arguments are not JSON")
 	}
 	if d.in > 0 {
-		now, err := c.now(ctx)
+		now, err := c.clockNow(ctx)
 		if err != nil {
 			return riverq.Call{}, err
 		}
@@ -195,6 +200,33 @@ func (i *inserting) close() error {
 		return nil
 	}
 	return i.db.Close()
+}
+
+// clockNow is the ledger's time. That of SQLite is the machine's or the clock that we were given: it is not asked, as its connection may be
+// waiting for the transaction of who wants to know.
+func (c *Curfew) clockNow(ctx context.Context) (time.Time, error) {
+	_, file := c.ledgerFile()
+	switch {
+	case !file && c.file.Ledger != inMemory:
+		return c.now(ctx)
+	case c.clock != nil:
+		return c.clock(), nil
+	}
+	return time.Now(), nil
+}
+
+// Open opens the ledger and the queue in it, which else the first call that needs them does. A program that defers in transactions of
+// its own on a SQLite ledger, and does not Start, calls it before the first of them.
+func (c *Curfew) Open(ctx context.Context) error {
+	_, err := c.inserter(ctx)
+	return err
+}
+
+// queueOpen reports whether Open has done its work.
+func (c *Curfew) queueOpen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inserts != nil
 }
 
 // inserter opens the queue to put calls into it, and to look at them.

@@ -44,6 +44,9 @@ func (c *Curfew) embed(ctx context.Context, steps bool, run func(s *service, e *
 	if err != nil {
 		return err
 	}
+	if err := c.Open(ctx); err != nil { // while nobody has a transaction open
+		return err
+	}
 	base, abort := context.WithCancel(context.WithoutCancel(ctx))
 	stop := make(chan struct{})
 	s := &service{l: l, metrics: web.NewMetrics(), stop: func() {}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +17,8 @@ import (
 // lines that begin with "$ " are commands, the others are what they print. Where the text says … anything may come, on a
 // line or in place of lines; numbers, ids, instants and the width of gaps may differ. The blocks of one file share a
 // folder, and run in order with the real program on the PATH. A block tagged yaml file=NAME is written into that folder
-// first. A ```text above block is an excerpt of what the last sh block printed. A block that no test can run says so after its language: ```sh not-tested=REASON.
+// first; those tagged go file=NAME make a module of their own, which must
+// vet and pass its tests. A ```text above block is an excerpt of what the last sh block printed. A block that no test can run says so after its language: ```sh not-tested=REASON.
 
 // block is a fenced block of a document.
 type block struct {
@@ -105,7 +107,7 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range append(documents, "../../README.md", "../../examples/library/README.md") {
+	for _, document := range append(documents, "../../README.md", "../../examples/library/README.md", "../../examples/portal/README.md") {
 		t.Run(strings.TrimPrefix(document, "../../"), func(t *testing.T) {
 			text, err := os.ReadFile(document)
 			if err != nil {
@@ -120,6 +122,7 @@ func TestDocuments(t *testing.T) {
 func runDocument(t *testing.T, bin string, blocks []block) {
 	dir := t.TempDir()
 	var printed string
+	var modules bool
 	for _, b := range blocks {
 		if reason, ok := b.info["not-tested"]; ok {
 			if reason == "" {
@@ -156,9 +159,54 @@ func runDocument(t *testing.T, bin string, blocks []block) {
 			if _, above := b.info["above"]; above && !matches("…\n"+b.source+"…\n", printed) {
 				t.Errorf("%s: the commands above print\n%s\nthe document says\n%s", name, printed, b.source)
 			}
-		case "", "json", "sql", "go":
+		case "go":
+			if file := b.info["file"]; file != "" {
+				goModule(t, filepath.Join(dir, "module"), filepath.Base(file), b.source)
+				modules = true
+			}
+		case "", "json", "sql", "python":
 		default:
 			t.Errorf("%s: what is a block of %q? sh and console run, text does not", name, b.lang)
+		}
+	}
+	if modules {
+		testModule(t, filepath.Join(dir, "module"))
+	}
+}
+
+// goModule writes a file into a module that uses this repository.
+func goModule(t *testing.T, dir, name, source string) {
+	t.Helper()
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := os.ReadFile(filepath.Join(repo, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(repo, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its dependencies are ours, in the versions that we have: nothing is looked up.
+	_, needs, _ := strings.Cut(string(ours), "\n")
+	module := "module portal.example.org\n" + needs + "\nrequire curfew.dev/curfew v0.0.0\nreplace curfew.dev/curfew => " + repo + "\n"
+	for file, content := range map[string]string{name: source, "go.mod": module, "go.sum": string(sums)} {
+		if err := errors.Join(os.MkdirAll(dir, 0o777), os.WriteFile(filepath.Join(dir, file), []byte(content), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testModule vets and tests it, offline.
+func testModule(t *testing.T, dir string) {
+	t.Helper()
+	for _, args := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("go %s: %v\n%s", args[0], err, out)
 		}
 	}
 }
@@ -221,9 +269,12 @@ func goRunScript(t *testing.T, repo string) string {
 		t.Fatal(err)
 	}
 	caches := strings.Fields(string(env))
+	portal := filepath.Join(t.TempDir(), "portal")
 	return "run) example=$2 dir=$(mktemp -d " + t.TempDir() + "/XXXXXX)\n" +
 		"  if [ \"${3:-}\" = -dir ]; then dir=$PWD/$4; fi\n" +
 		"  export PATH=" + filepath.Dir(goBin) + ":$PATH CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOCACHE=" + caches[0] + " GOMODCACHE=" + caches[1] + "\n" +
+		"  if [ $example = ./examples/portal ]; then\n" + // an application that works where it was started
+		"    shift 2; (cd " + repo + " && " + goBin + " build -o " + portal + " $example) && exec " + portal + " \"$@\"; fi\n" +
 		"  cd " + repo + " && exec " + goBin + " run $example -dir $dir ;;\n"
 }
 
