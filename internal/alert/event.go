@@ -21,6 +21,7 @@ const (
 	RunAwaiting     = "run.awaiting_approval"
 	RunSpike        = "run.spike"       // changed far more than the policy's runs do
 	RunNoProgress   = "run.no_progress" // open, and nothing happens
+	CallFailed      = "call.failed"     // a call of a task, deferred or by hand, for good
 	RowUncertain    = "row.uncertain"   // nobody knows whether a message or request arrived
 	Missed          = "occurrence.missed"
 	Expired         = "occurrence.expired"
@@ -200,6 +201,8 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return r.runEnded(ctx, e)
 	case ledger.ActionRowBlocked:
 		return r.rowBlocked(ctx, e)
+	case ledger.ActionCallFailed:
+		return r.callFailed(e)
 	case ledger.ActionOccurrenceEnded:
 		return r.occurrenceEnded(ctx, e)
 	case ledger.ActionScheduleRemoved: // another cron is another text of the policy, and told as that
@@ -212,6 +215,18 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return r.add(d, ScheduleRemoved, fmt.Sprint(e.Seq), e.At)
 	}
 	return nil
+}
+
+// callFailed tells that a call which is no run's failed for good: once an hour for each task, as a receiver that is away fails all of
+// them. Why is not told: the words are the task's, and may name people.
+func (r *reading) callFailed(e ledger.Entry) error {
+	b, err := body[struct{ Call, Attempts int64 }](e)
+	if err != nil {
+		return err
+	}
+	d := data{Policy: e.Policy, Mode: ledger.ModeTask}
+	d.Message = fmt.Sprintf("%s: call %d failed for good; `curfew task failed --task %s` says why, and lists what else failed", e.Policy, b.Call, e.Policy)
+	return r.add(d, CallFailed, join(e.Policy, shown(e.At.Truncate(time.Hour))), e.At)
 }
 
 // rowBlocked tells, once for each run, that of a row nobody knows whether somebody was told of it.
