@@ -73,7 +73,6 @@ func TestSignUpDefersAWelcome(t *testing.T) {
 	}
 }
 
-
 // No organisation, no welcome: they commit together.
 func TestSignUpTwice(t *testing.T) {
 	l := newLab(t)
