@@ -300,10 +300,20 @@ func (w *work) judgeChange(ctx context.Context, last ledger.Run, old *policy.Pol
 		change.Old, change.Extra = &was, &extra
 		if extra > 0 {
 			plan.Exceeded = append(plan.Exceeded, api.Limit{Limit: api.LimitPolicyChanged, Allowed: was, Counted: extra,
-				Message: fmt.Sprintf("the policy was changed: it would remove %s, and %d as it was before; %s would have stayed", times(*plan.Due, "row"), was, times(extra, "row"))})
+				Message: changeInWords(*plan.Due, was, extra)})
 		}
 	}
 	return nil
+}
+
+// changeInWords says what a changed policy removes now, what it would have removed before, and how many rows are due by it that were
+// not. In a policy with stages these may be more than go now: the others wait for an earlier stage, and would follow unasked.
+func changeInWords(now, was, extra int64) string {
+	words := fmt.Sprintf("the policy was changed: it would remove %s, and %d as it was before; ", times(now, "row"), was)
+	if extra > now {
+		return words + times(extra, "row") + " would have stayed, of which some go only when an earlier stage is passed"
+	}
+	return words + times(extra, "row") + " would have stayed"
 }
 
 // tellKept says that a changed policy keeps rows which it would have removed before.

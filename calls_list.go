@@ -275,7 +275,8 @@ func (k known) task(name string, d *definition, r ledger.TaskRecord, calls map[r
 		t.LastOK = orNil(ok.AsOf)
 	}
 	if t.Failed > 0 {
-		problems, hints = append(problems, times(t.Failed, "call")+" failed for good"), append(hints, "curfew task failed --task "+name+" lists them")
+		problem, hint := failedInWords(name, t.Failed)
+		problems, hints = append(problems, problem), append(hints, hint)
 	}
 	_, paused := k.pauses[name]
 	t.State = stateOf(t, paused)

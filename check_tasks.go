@@ -50,7 +50,11 @@ func (c *Curfew) checkTasks(ctx context.Context, names []string) []api.Finding {
 func findCommand(dir, name string) error {
 	path := name
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
-		path = filepath.Join(dir, name)
+		abs, err := filepath.Abs(filepath.Join(dir, name)) // joined to the folder "." it would lose its ./, and be looked for in PATH
+		if err != nil {
+			return err
+		}
+		path = abs
 	}
 	_, err := exec.LookPath(path)
 	if err == nil || errors.Is(err, exec.ErrDot) {

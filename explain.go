@@ -170,7 +170,10 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		return out, "It is not there: " + detail + ", and no receipt names it."
 	}
 	out := []api.Condition{}
-	stays, unknown := "", ""
+	stays, unknown, unseen := "", "", ""
+	if len(a.Unseen) > 0 {
+		unseen = "a row of " + strings.Join(a.Unseen, " or ") + " refers to it, which our role may not see"
+	}
 	add := func(name string, passes bool, yes, no string) {
 		c := api.Condition{Name: name, Passes: &passes, Detail: yes}
 		fault, failed := a.Faults[target.Question(name)]
@@ -224,10 +227,13 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 	add("guard", !a.Guarded, chosenInWords(a.Choice), guardInWords(p, a))
 	add("hold", !a.Held, "", "a legal hold keeps it: "+strings.Join(a.HeldBy, ", "))
 	add("children", len(a.Keeping) == 0, "", "rows that reference it keep it: "+strings.Join(a.Keeping, ", "))
+	if children := &out[len(out)-1]; unseen != "" && children.Passes != nil {
+		children.Passes, children.Detail = nil, "it stays if "+unseen
+	}
 	switch stage := p.StageName(); {
 	case stage != "" && stays != "":
 		return out, "Stage " + stage + " leaves it as it is: " + stays + "."
-	case stage != "" && unknown == "" && a.Along == 0:
+	case stage != "" && unknown == "" && unseen == "" && a.Along == 0:
 		return out, "Stage " + stage + " would act on it now."
 	case stays != "" && p.Action.Kind.Tells():
 		return out, "Nobody is told: " + stays + "."
@@ -244,7 +250,10 @@ func explainWords(p *policy.Policy, e api.Explanation, a *target.Answers) ([]api
 		would = "It would be " + p.Action.Kind.Outcome() + " now"
 	}
 	if a.Along > 0 {
-		return out, fmt.Sprintf("%s, and %d rows of other tables go with it.", would, a.Along)
+		would += fmt.Sprintf(", and %d rows of other tables go with it", a.Along)
+	}
+	if unseen != "" {
+		would += ", unless " + unseen
 	}
 	return out, would + "."
 }

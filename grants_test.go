@@ -2,6 +2,7 @@ package curfew
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -107,6 +108,21 @@ func TestDocumentedGrants(t *testing.T) {
 			t.Fatal(err)
 		}
 		ok = len(list) > 0
+	}
+	deferring, err := New(options(asRole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deferring.Close()
+	own, err := deferring.ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} { // as a call is deferred over HTTP with an Idempotency-Key
+		made, fresh, err := own.DeferOperation(t.Context(), "mail", "welcome-ada", [32]byte{1}, func(context.Context, *sql.Tx) (string, error) { return "7", nil })
+		if err != nil || made != "7" || fresh != want {
+			t.Errorf("deferred under a key: %q, %v, %v", made, fresh, err)
+		}
 	}
 	close(stop)
 	if err := <-done; err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,8 @@ const (
 type stageName struct{ policy, stage string }
 
 // Status says how the named policies are, or all of the file: when each last did its work, when it is next due, and what is
-// wrong. Tasks that have a schedule are among them. It asks the ledger only, so that it answers while every process and every governed database is down; then the
-// schedules themselves tell which instants have passed unrecorded.
+// wrong. Tasks that have a schedule are among them, and those of which calls failed for good. It asks the ledger only, so that it
+// answers while every process and every governed database is down; then the schedules themselves tell which instants have passed unrecorded.
 func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatus, error) {
 	statuses := []api.PolicyStatus{}
 	subjects, err := c.subjects(names)
@@ -42,10 +43,66 @@ func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatu
 	if err != nil {
 		return nil, err
 	}
+	failed, err := c.failedCalls(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range subjects {
-		statuses = append(statuses, k.status(p))
+		s := k.status(p)
+		if isTask(p) {
+			ailing(&s, failed[p.Name])
+			delete(failed, p.Name)
+		}
+		statuses = append(statuses, s)
+	}
+	if len(names) > 0 {
+		return statuses, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(failed)) { // that have no schedule, those of other programs too
+		s := api.PolicyStatus{Policy: name, Mode: ledger.ModeTask, Well: true}
+		if d := c.tasks[name]; d != nil {
+			s = k.status(d.timing)
+		}
+		ailing(&s, failed[name])
+		statuses = append(statuses, s)
 	}
 	return statuses, nil
+}
+
+// failedCalls says of each task that has calls which failed for good how many they are.
+func (c *Curfew) failedCalls(ctx context.Context) (map[string]int64, error) {
+	if c.noLedgerYet() {
+		return nil, nil
+	}
+	l, err := c.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := l.Tasks(ctx)
+	if err != nil || len(known)+len(c.tasks) == 0 { // a ledger that never had tasks need not have the tables of the queue
+		return nil, ledgerError(err)
+	}
+	q, err := c.inserter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	failed, err := q.FailedCalls(ctx)
+	return failed, ledgerError(err)
+}
+
+// ailing adds to the status of a task that calls of it failed for good: nothing else brings them back to mind.
+func ailing(s *api.PolicyStatus, failed int64) {
+	if failed == 0 {
+		return
+	}
+	join := func(before, more string) string { return strings.TrimPrefix(before+"; "+more, "; ") }
+	problem, hint := failedInWords(s.Policy, failed)
+	s.Well, s.Problem, s.Hint = false, join(s.Problem, problem), join(s.Hint, hint)
+}
+
+// failedInWords says that calls of a task failed for good, and what to do.
+func failedInWords(task string, n int64) (problem, hint string) {
+	return times(n, "call") + " failed for good", "curfew task failed --task " + task + " lists them"
 }
 
 // subjects are the stages of the named policies, and the named tasks; or all that the process has, of tasks those with a schedule.

@@ -113,9 +113,11 @@ func (c Command) Run(ctx context.Context, info Info, args json.RawMessage, more 
 	}
 	ended := p.wait(ctx, cmp.Or(c.KillAfter, DefaultKillAfter))
 	tail = p.tail.String()
-	switch {
+	switch cause := context.Cause(ctx); {
+	case ended != "" && errors.Is(cause, context.DeadlineExceeded):
+		return tail, fmt.Errorf("its timeout was over before the command was done, and it was ended (%s): %w", ended, cause)
 	case ended != "":
-		return tail, fmt.Errorf("the command was ended (%s) before it was done: %w", ended, context.Cause(ctx))
+		return tail, fmt.Errorf("the command was ended (%s) before it was done: %w", ended, cause)
 	default:
 		return tail, c.judge(p.cmd.ProcessState, tail)
 	}

@@ -37,7 +37,7 @@ To end such a run instead: curfew cancel.`,
 			if err != nil {
 				return err
 			}
-			a.note("run %s may go on: curfew serve takes it up, or curfew run %s goes on with it now", shortID(run.ID), run.Policy)
+			a.note("run %s may go on: curfew serve takes it up, or %s goes on with it now", shortID(run.ID), runCommandOf(run))
 			return a.answer(run, func(p *printer) { p.run(run) })
 		},
 	}

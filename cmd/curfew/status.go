@@ -10,7 +10,8 @@ import (
 )
 
 const statusLong = `Say of each policy whether it is well: when it last did its work, when it is next due, and
-what is wrong and what to do about it when it is not.
+what is wrong and what to do about it when it is not. Tasks that have a schedule are among
+them, and those of which calls failed for good.
 
 The answer comes from the ledger alone, so it does not need curfew serve to be running,
 and says so when it should be. Exit code 1 means that a policy is not well: the command

@@ -206,7 +206,7 @@ func (a *app) taskDeferCommand() *cobra.Command {
 	f.StringVar(&in, "in", "", "not before this `LENGTH` of time has passed: 90s, 10m, 36h")
 	f.StringVar(&at, "at", "", "not before this `INSTANT` (RFC 3339)")
 	f.StringVar(&unique, "unique", "", "no second call with this `KEY` while one is open")
-	f.IntVar(&priority, "priority", 1, "1 comes first, `4` last")
+	f.IntVar(&priority, "priority", 1, "`N` from 1, which comes first, to 4")
 	for _, free := range []string{"args", "in", "at", "unique", "priority"} {
 		_ = cmd.RegisterFlagCompletionFunc(free, cobra.NoFileCompletions)
 	}

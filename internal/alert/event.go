@@ -209,10 +209,10 @@ func (r *reading) entry(ctx context.Context, e ledger.Entry) error {
 		return r.databaseChanged(e)
 	case ledger.ActionRunEnded:
 		return r.runEnded(ctx, e)
-	case ledger.ActionCallFailed:
-		return r.callFailed(e)
 	case ledger.ActionRowBlocked:
 		return r.rowBlocked(ctx, e)
+	case ledger.ActionCallFailed:
+		return r.callFailed(e)
 	case ledger.ActionOccurrenceEnded:
 		return r.occurrenceEnded(ctx, e)
 	case ledger.ActionScheduleRemoved: // another cron is another text of the policy, and told as that

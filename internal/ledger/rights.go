@@ -13,8 +13,8 @@ import (
 // PostgreSQL, beside reading all of it; the queue's tables are there, too. It is
 // what docs/daemon.md grants.
 var rights = []struct{ rights, tables string }{
-	{"INSERT", "audit, revision, operation"},
-	{"INSERT, UPDATE", "run, batch, approval, database, schedule, occurrence, token, alert, tail"},
+	{"INSERT", "audit, revision"},
+	{"INSERT, UPDATE", "run, batch, operation, approval, database, schedule, occurrence, token, alert, tail"},
 	{"INSERT, UPDATE", "legal_hold, hold_copy, lock"},
 	{"INSERT, DELETE", "call, lock_holder"},
 	{"INSERT, UPDATE, DELETE", "blocked, pause, policy, task"},

@@ -259,6 +259,30 @@ func (c *Client) CallStats(ctx context.Context) (map[string]map[CallState]int64,
 	return out, rows.Err()
 }
 
+// FailedCalls counts the calls of each task that failed for good. Those that are done, which are many, it does not look at.
+func (c *Client) FailedCalls(ctx context.Context) (map[string]int64, error) {
+	where, args, err := c.where(CallFilter{State: Failed}, 0)
+	if err != nil {
+		return nil, err
+	}
+	q := `SELECT kind, count(*) FROM %river_job AS j WHERE ` + where + ` GROUP BY kind`
+	rows, err := c.o.DB.QueryContext(ctx, c.sql(q, q), args...)
+	if err != nil {
+		return nil, fmt.Errorf("count failed calls: %w", err)
+	}
+	defer rows.Close()
+	out := map[string]int64{}
+	for rows.Next() {
+		var kind string
+		var n int64
+		if err := rows.Scan(&kind, &n); err != nil {
+			return nil, fmt.Errorf("count failed calls: %w", err)
+		}
+		out[strings.TrimPrefix(kind, kindPrefix)] = n
+	}
+	return out, rows.Err()
+}
+
 // RetryTx gives calls that failed for good a fresh set of attempts, the first of them
 // at once. One whose key, or run, an open call has stays failed, and of several with
 // one key only the newest is retried. It is no run's any more: that one has ended.

@@ -67,6 +67,13 @@ func TestFailedForGood(t *testing.T) {
 		if diff := cmp.Diff(map[string]map[CallState]int64{"a": {Failed: 2}, "b": {Failed: 2}, "unknown": {Waiting: 1}}, stats); diff != "" {
 			t.Error(diff)
 		}
+		failed, err := c.FailedCalls(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]int64{"a": 2, "b": 2}, failed); diff != "" {
+			t.Error(diff)
+		}
 
 		discard := func(f CallFilter) int64 {
 			return within(t, c, func(tx *sql.Tx) (int64, error) { return c.DiscardTx(t.Context(), tx, f, "zoë", "wrong 'address'") })

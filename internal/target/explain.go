@@ -31,6 +31,7 @@ type Answers struct {
 	Held        bool
 	HeldBy      []string // names of the holds
 	Keeping     []string // constraints whose child rows keep the row
+	Unseen      []string // child tables that would keep the row by a row of theirs, and that our role may not read
 	Along       int64    // rows of other tables that would go along
 	Choice      string   // what the data subject chose: one of policy's words, or "none" or "unlisted"; "" where the policy does not ask
 	Last        bool     // keep_last keeps the row
@@ -156,6 +157,11 @@ func (x *execution) explainChildren(ctx context.Context, one []tuple, a *Answers
 	}
 	for _, r := range t.rows {
 		a.Keeping = append(a.Keeping, r.reason)
+	}
+	for _, fk := range x.j.restricting {
+		if !fk.ChildSelect && fk.Child != x.j.t.Label && len(a.Keeping) == 0 && !slices.Contains(a.Unseen, fk.Child) {
+			a.Unseen = append(a.Unseen, fk.Child)
+		}
 	}
 	if err != nil || x.j.family != nil {
 		return err
