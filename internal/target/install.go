@@ -150,7 +150,7 @@ func UsesOf(policies []*policy.Policy) []Use {
 // DELETE, and to leave a column as it is that it would set anew itself it must be set too, which the policy does not name.
 func (u Use) rights(d dialect, e Engine) string {
 	var out []string
-	if u.Delete || len(u.Update) > 0 {
+	if u.Delete || len(u.Update) > 0 || u.Insert { // an archive is asked whether the rows arrived
 		out = append(out, "SELECT")
 	}
 	if u.Delete {

@@ -5,7 +5,7 @@ import (
 )
 
 // A child in another spelling of the key, which the collation calls the same, is held.
-func TestAdvDependentsCollation(t *testing.T) {
+func TestDependentsInAnotherSpelling(t *testing.T) {
 	engineIn(t, []Engine{MySQL}, func(l *lab) {
 		typ, _ := l.instant()
 		l.exec("CREATE TABLE org (name varchar(20) COLLATE utf8mb4_general_ci NOT NULL PRIMARY KEY, at " + typ + " NOT NULL)")
