@@ -77,8 +77,8 @@ func TestHandlerDefers(t *testing.T) {
 		did.add("%s %s", c.Args.To, k.Now().Format("15:04"))
 		return nil
 	}, task.Options{})
-	var each *task.Task
-	each = task.New("mail.each", func(ctx context.Context, c task.Call[none]) error {
+
+	each := task.New("mail.each", func(ctx context.Context, c task.Call[none]) error {
 		for _, to := range []string{"ada", "grace"} {
 			if _, err := k.App().Defer(ctx, send, letter{to}, curfew.Unique(to)); err != nil {
 				return err
