@@ -85,7 +85,7 @@ func (c *Curfew) DeferTx(ctx context.Context, tx *sql.Tx, t *task.Task, args any
 	}
 	made, err := q.DeferTx(ctx, tx, []riverq.Call{call})
 	if err != nil {
-		return Deferred{}, fmt.Errorf("defer %s: %w", t.Name(), err)
+		return Deferred{}, &Error{Kind: KindFailed, Err: fmt.Errorf("defer %s: %w", t.Name(), err), Hint: "roll the transaction back; it is to be one on the ledger's database, " + withoutSecrets(c.file.Ledger)}
 	}
 	return Deferred(made[0]), nil
 }

@@ -81,9 +81,13 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	if o.Queues == nil {
 		o.Queues = map[string]int{}
 	}
+	maps.Copy(o.Queues, c.queues)
 	for _, d := range c.tasks {
-		if d.o.Queue == "" && d.o.Concurrency > 0 {
-			o.Queues[d.queue()] = d.o.Concurrency
+		switch name := d.queue(); {
+		case d.o.Queue == "" && d.o.Concurrency > 0:
+			o.Queues[name] = d.o.Concurrency
+		case name != riverq.Interactive && o.Queues[name] == 0: // of an application, which nothing else speaks of
+			o.Queues[name] = queueWorkers
 		}
 	}
 	e.queue, err = riverq.New(o)
@@ -92,6 +96,9 @@ func newEngine(ctx context.Context, c *Curfew, metrics *web.Metrics) (*engine, e
 	}
 	return e, nil
 }
+
+// queueWorkers is how many each process has for a queue of which nobody says it.
+const queueWorkers = 4
 
 // workers are how many this process has, and how many of them cleanup may never take: all, where there are no policies, and one at
 // least.

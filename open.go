@@ -33,6 +33,9 @@ type Options struct {
 	// ledger that is gone with the Curfew, for tests.
 	Ledger string
 	Tasks  []*task.Task // what the application does itself; their crons may come from the environment, see EnvPrefix
+	// Queues has more workers in this process for queues of the application's tasks, or fewer, by name; where neither it nor the policy file
+	// says anything a queue has 4.
+	Queues map[string]int
 	// EnvPrefix replaces CURFEW_ in the names of variables: PORTAL_ gives PORTAL_TASK_CLEAR_SESSIONS_CRON.
 	EnvPrefix string
 	// Getenv replaces os.LookupEnv for these variables.
@@ -62,7 +65,8 @@ type Curfew struct {
 	ways ways // to those who are told
 
 	tasks   map[string]*definition
-	inserts *inserting // for calls; nil until it is needed
+	queues  map[string]int // of Options
+	inserts *inserting     // for calls; nil until it is needed
 
 	starting sync.Mutex
 	emb      atomic.Pointer[embedded] // nil until it is started
@@ -83,8 +87,14 @@ func New(opts Options) (*Curfew, error) {
 		lookup = os.LookupEnv
 	}
 	switch {
+	case opts.Ledger != "" && (c.file != nil || opts.ConfigPath != ""):
+		return nil, fail(KindConfig, "leave Options.Ledger out", "the policy file says where the ledger is, and so does Options.Ledger")
 	case c.file != nil:
-	case opts.ConfigPath == "" && opts.Ledger != "":
+	case opts.ConfigPath == "" && opts.Ledger == "":
+		return nil, fail(KindConfig, "give Options.Ledger, such as sqlite:app.db or postgres://…, or Options.ConfigPath, a policy file", "nothing says where the ledger is")
+	case opts.ConfigPath == "" && !strings.HasPrefix(opts.Ledger, "sqlite:") && !strings.HasPrefix(opts.Ledger, "postgres://") && !strings.HasPrefix(opts.Ledger, "postgresql://"):
+		return nil, fail(KindConfig, "sqlite:FILE, sqlite::memory: or postgres://…", "Options.Ledger is not the URL of a ledger")
+	case opts.ConfigPath == "":
 		c.file = policy.Empty(opts.Ledger)
 	default:
 		file, err := load(opts.ConfigPath, lookup, opts.EnvPrefix)
@@ -98,6 +108,7 @@ func New(opts Options) (*Curfew, error) {
 		c.file, c.stray = file, file.StrayEnv(os.Environ(), opts.EnvPrefix, own...)
 	}
 	var err error
+	c.queues = opts.Queues
 	if c.tasks, err = define(c.file, opts.Tasks, opts.EnvPrefix, lookup); err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func New(t testing.TB, o Options) *Kit {
 	if o.Config != nil {
 		file := *o.Config
 		file.Ledger, file.Key = "sqlite::memory:", ""
-		opts.Config = &file
+		opts.Config, opts.Ledger = &file, ""
 	}
 	app, err := curfew.New(opts)
 	if err != nil {

@@ -77,7 +77,6 @@ func TestHandlerDefers(t *testing.T) {
 		did.add("%s %s", c.Args.To, k.Now().Format("15:04"))
 		return nil
 	}, task.Options{})
-
 	each := task.New("mail.each", func(ctx context.Context, c task.Call[none]) error {
 		for _, to := range []string{"ada", "grace"} {
 			if _, err := k.App().Defer(ctx, send, letter{to}, curfew.Unique(to)); err != nil {
@@ -213,5 +212,54 @@ func TestDeferTxInAFile(t *testing.T) {
 	}
 	if calls, err := c.TaskCalls(t.Context(), curfew.TaskCallFilter{}); err != nil || len(calls) != 1 {
 		t.Errorf("%d calls, %v", len(calls), err)
+	}
+}
+
+// A queue of the application's own has workers, though nothing else speaks of it.
+func TestQueue(t *testing.T) {
+	var did diary
+	send := task.New("mail.send", func(_ context.Context, c task.Call[letter]) error { did.add("%s", c.Args.To); return nil }, task.Options{Queue: "mail"})
+	k := curfewtest.New(t, curfewtest.Options{Tasks: []*task.Task{send}, Logger: quiet()})
+	if _, err := k.App().Defer(t.Context(), send, letter{"ada"}); err != nil {
+		t.Fatal(err)
+	}
+	k.Drain()
+	did.want(t, "ada")
+}
+
+// What an application gets wrong is said where it does, with what to do.
+func TestMistakes(t *testing.T) {
+	send := task.New("mail.send", func(context.Context, task.Call[letter]) error { return nil }, task.Options{})
+	for _, c := range []struct {
+		what string
+		o    curfew.Options
+		want string
+	}{
+		{"no ledger", curfew.Options{}, "nothing says where the ledger is"},
+		{"a ledger twice", curfew.Options{Ledger: "sqlite:a.db", ConfigPath: "curfew.yaml"}, "so does Options.Ledger"},
+		{"a file for a ledger", curfew.Options{Ledger: "app.db"}, "is not the URL"},
+		{"another server", curfew.Options{Ledger: "mysql://me:secret@h/app"}, "is not the URL"},
+	} {
+		c.o.Tasks = []*task.Task{send}
+		if _, err := curfew.New(c.o); err == nil || !strings.Contains(err.Error(), c.want) || curfew.HintOf(err) == "" || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v (%s)", c.what, err, curfew.HintOf(err))
+		}
+	}
+	k := curfewtest.New(t, curfewtest.Options{Tasks: []*task.Task{send}, Logger: quiet()})
+	if _, err := k.App().Defer(t.Context(), nil, letter{"ada"}); err == nil || !strings.Contains(err.Error(), "nil") {
+		t.Errorf("no task: %v", err)
+	}
+	other, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := k.App().DeferTx(t.Context(), tx, send, letter{"ada"}); !strings.Contains(curfew.HintOf(err), "on the ledger's database") {
+		t.Errorf("a transaction elsewhere: %v (%s)", err, curfew.HintOf(err))
 	}
 }

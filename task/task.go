@@ -124,6 +124,9 @@ func (t *Task) Check() error { return t.err }
 // Encode is the JSON of a call's arguments: an A or a *A of the handler's type, or
 // nil for none.
 func (t *Task) Encode(args any) (json.RawMessage, error) {
+	if t == nil {
+		return nil, errors.New("the task is nil: is it a variable that was not set yet?")
+	}
 	if args == nil {
 		return nil, nil
 	}
