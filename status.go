@@ -345,12 +345,19 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 	}
 	health := k.health[name]
 	if last := health.Last; last.Mode == s.Mode && last.State == ledger.Failed {
-		add("curfew show "+shortID(last.ID)+" has the details", "the last run failed: %s", why(last))
+		hint := "curfew show " + shortID(last.ID) + " has the details"
+		if isTask(p) { // a call by hand is no run
+			hint += "; it is well again when the schedule's next call has succeeded"
+		}
+		add(hint, "the last run failed: %s", why(last))
 	} else if s.Failed > 0 {
 		add("curfew gaps "+p.Name+" --each lists them", "%s failed since the last ok run", times(s.Failed, "occurrence"))
 	}
 	if missed := s.Missed - int64(len(late)); missed > 0 {
 		hint := "curfew gaps " + p.Name + " --each lists them; " + runWords(p.Name, s.Stage) + " makes up for them now"
+		if isTask(p) {
+			hint = "curfew gaps " + p.Name + " --each lists them; curfew task run " + p.Name + " does its work now, and it is well again when the schedule's next call has succeeded"
+		}
 		if p.Schedule != nil && p.Schedule.By == "external" {
 			hint = "curfew calls --policy " + p.Name + " shows which calls came; the caller is silent, or its token is refused"
 		}
@@ -395,7 +402,7 @@ func concerns(h ledger.SealedHold, p *policy.Policy) bool {
 
 // stuck is what is wrong with an open run, if anything.
 func (k known) stuck(r ledger.Run) (ailment, bool) {
-	if r.ID == "" {
+	if r.ID == "" || r.Mode == ledger.ModeTask { // a call may take long, and wait long for its next attempt: its queue takes care of it
 		return ailment{}, false
 	}
 	if r.State == ledger.AwaitingApproval {
