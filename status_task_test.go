@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/riverq"
 	"curfew.dev/curfew/policy"
 )
 
@@ -20,6 +21,17 @@ func TestStatusOfTask(t *testing.T) {
 		schedules: map[stageName]ledger.ScheduleState{name: {Policy: "reports", Expr: expression(p), Cursor: now, TickedAt: now}}}
 	if s := k.status(p); !s.Well {
 		t.Errorf("a call that waits for another attempt: %s", s.Problem)
+	}
+	for _, c := range []struct {
+		left riverq.Backlog
+		want int
+	}{
+		{riverq.Backlog{}, 0}, {riverq.Backlog{Failed: 1}, 1}, {riverq.Backlog{Oldest: now.Add(-silentFor)}, 1}, {riverq.Backlog{Oldest: now.Add(-silentFor + time.Second)}, 0},
+		{riverq.Backlog{Oldest: now.Add(-time.Hour), Running: 1}, 0}, {riverq.Backlog{Oldest: now.Add(time.Hour)}, 0}, {riverq.Backlog{Failed: 1, Oldest: now.Add(-time.Hour)}, 2},
+	} {
+		if got := k.neglected("mail", c.left); len(got) != c.want {
+			t.Errorf("%+v: %+v", c.left, got)
+		}
 	}
 	open.Mode = "enforce"
 	if _, stuck := k.stuck(open); !stuck {
