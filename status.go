@@ -12,6 +12,7 @@ import (
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/hold"
 	"curfew.dev/curfew/internal/ledger"
+	"curfew.dev/curfew/internal/riverq"
 	"curfew.dev/curfew/internal/target"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/schedule"
@@ -31,7 +32,7 @@ const (
 type stageName struct{ policy, stage string }
 
 // Status says how the named policies are, or all of the file: when each last did its work, when it is next due, and what is
-// wrong. Tasks that have a schedule are among them, and those of which calls failed for good. It asks the ledger only, so that it
+// wrong. Tasks that have a schedule are among them, and those whose calls failed for good, or wait and nobody takes them up. It asks the ledger only, so that it
 // answers while every process and every governed database is down; then the schedules themselves tell which instants have passed unrecorded.
 func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatus, error) {
 	statuses := []api.PolicyStatus{}
@@ -43,34 +44,35 @@ func (c *Curfew) Status(ctx context.Context, names ...string) ([]api.PolicyStatu
 	if err != nil {
 		return nil, err
 	}
-	failed, err := c.failedCalls(ctx)
+	left, err := c.backlogs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range subjects {
 		s := k.status(p)
 		if isTask(p) {
-			ailing(&s, failed[p.Name])
-			delete(failed, p.Name)
+			k.ailing(&s, left[p.Name])
+			delete(left, p.Name)
 		}
 		statuses = append(statuses, s)
 	}
 	if len(names) > 0 {
 		return statuses, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(failed)) { // that have no schedule, those of other programs too
+	for _, name := range slices.Sorted(maps.Keys(left)) { // that have no schedule, those of other programs too: when something is wrong
 		s := api.PolicyStatus{Policy: name, Mode: ledger.ModeTask, Well: true}
 		if d := c.tasks[name]; d != nil {
 			s = k.status(d.timing)
 		}
-		ailing(&s, failed[name])
-		statuses = append(statuses, s)
+		if k.ailing(&s, left[name]); !s.Well {
+			statuses = append(statuses, s)
+		}
 	}
 	return statuses, nil
 }
 
-// failedCalls says of each task that has calls which failed for good how many they are.
-func (c *Curfew) failedCalls(ctx context.Context) (map[string]int64, error) {
+// backlogs says of each task that has calls which are not done what is left of them.
+func (c *Curfew) backlogs(ctx context.Context) (map[string]riverq.Backlog, error) {
 	if c.noLedgerYet() {
 		return nil, nil
 	}
@@ -86,23 +88,28 @@ func (c *Curfew) failedCalls(ctx context.Context) (map[string]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	failed, err := q.FailedCalls(ctx)
-	return failed, ledgerError(err)
+	left, err := q.Backlogs(ctx)
+	return left, ledgerError(err)
 }
 
-// ailing adds to the status of a task that calls of it failed for good: nothing else brings them back to mind.
-func ailing(s *api.PolicyStatus, failed int64) {
-	if failed == 0 {
-		return
-	}
+// ailing adds to the status of a task what is wrong with its calls: nothing else brings them back to mind.
+func (k known) ailing(s *api.PolicyStatus, left riverq.Backlog) {
 	join := func(before, more string) string { return strings.TrimPrefix(before+"; "+more, "; ") }
-	problem, hint := failedInWords(s.Policy, failed)
-	s.Well, s.Problem, s.Hint = false, join(s.Problem, problem), join(s.Hint, hint)
+	for _, a := range k.neglected(s.Policy, left) {
+		s.Well, s.Problem, s.Hint = false, join(s.Problem, a.problem), join(s.Hint, a.hint)
+	}
 }
 
-// failedInWords says that calls of a task failed for good, and what to do.
-func failedInWords(task string, n int64) (problem, hint string) {
-	return times(n, "call") + " failed for good", "curfew task failed --task " + task + " lists them"
+// neglected is what is wrong with a task's calls: they failed for good, or wait and nobody takes them up.
+func (k known) neglected(task string, left riverq.Backlog) (all []ailment) {
+	if left.Failed > 0 {
+		all = append(all, ailment{times(left.Failed, "call") + " failed for good", "curfew task failed --task " + task + " lists them"})
+	}
+	if !left.Oldest.IsZero() && left.Running == 0 && k.now.Sub(left.Oldest) >= silentFor {
+		all = append(all, ailment{"calls wait since " + stampInWords(left.Oldest) + ", and no process takes them up",
+			"start curfew serve, or the application that has the task; if it runs, its workers are busy with others: curfew task calls --task " + task + " lists what waits"})
+	}
+	return all
 }
 
 // subjects are the stages of the named policies, and the named tasks; or all that the process has, of tasks those with a schedule.
@@ -345,12 +352,19 @@ func (k known) ailments(p *policy.Policy, s api.PolicyStatus, late []time.Time) 
 	}
 	health := k.health[name]
 	if last := health.Last; last.Mode == s.Mode && last.State == ledger.Failed {
-		add("curfew show "+shortID(last.ID)+" has the details", "the last run failed: %s", why(last))
+		hint := "curfew show " + shortID(last.ID) + " has the details"
+		if isTask(p) { // a call by hand is no run
+			hint += "; it is well again when the schedule's next call has succeeded"
+		}
+		add(hint, "the last run failed: %s", why(last))
 	} else if s.Failed > 0 {
 		add("curfew gaps "+p.Name+" --each lists them", "%s failed since the last ok run", times(s.Failed, "occurrence"))
 	}
 	if missed := s.Missed - int64(len(late)); missed > 0 {
 		hint := "curfew gaps " + p.Name + " --each lists them; " + runWords(p.Name, s.Stage) + " makes up for them now"
+		if isTask(p) {
+			hint = "curfew gaps " + p.Name + " --each lists them; curfew task run " + p.Name + " does its work now, and it is well again when the schedule's next call has succeeded"
+		}
 		if p.Schedule != nil && p.Schedule.By == "external" {
 			hint = "curfew calls --policy " + p.Name + " shows which calls came; the caller is silent, or its token is refused"
 		}
@@ -395,7 +409,7 @@ func concerns(h ledger.SealedHold, p *policy.Policy) bool {
 
 // stuck is what is wrong with an open run, if anything.
 func (k known) stuck(r ledger.Run) (ailment, bool) {
-	if r.ID == "" {
+	if r.ID == "" || r.Mode == ledger.ModeTask { // a call may take long, and wait long for its next attempt: its queue takes care of it
 		return ailment{}, false
 	}
 	if r.State == ledger.AwaitingApproval {

@@ -191,6 +191,7 @@ func (c *Curfew) Tasks(ctx context.Context, names ...string) ([]api.Task, error)
 	}
 	records := map[string]ledger.TaskRecord{}
 	stats := map[string]map[riverq.CallState]int64{}
+	var left map[string]riverq.Backlog
 	if !c.noLedgerYet() {
 		l, err := c.ledger(ctx)
 		if err != nil {
@@ -208,6 +209,9 @@ func (c *Curfew) Tasks(ctx context.Context, names ...string) ([]api.Task, error)
 			return nil, err
 		}
 		if stats, err = q.CallStats(ctx); err != nil {
+			return nil, ledgerError(err)
+		}
+		if left, err = q.Backlogs(ctx); err != nil {
 			return nil, ledgerError(err)
 		}
 	}
@@ -230,13 +234,13 @@ func (c *Curfew) Tasks(ctx context.Context, names ...string) ([]api.Task, error)
 			_, err := c.taskRecord(ctx, name)
 			return nil, errors.Join(err)
 		}
-		tasks = append(tasks, k.task(name, c.tasks[name], records[name], stats[name]))
+		tasks = append(tasks, k.task(name, c.tasks[name], records[name], stats[name], left[name]))
 	}
 	return tasks, nil
 }
 
 // task is how one task is doing.
-func (k known) task(name string, d *definition, r ledger.TaskRecord, calls map[riverq.CallState]int64) api.Task {
+func (k known) task(name string, d *definition, r ledger.TaskRecord, calls map[riverq.CallState]int64, left riverq.Backlog) api.Task {
 	t := api.Task{Name: name, Waiting: calls[riverq.Waiting], Running: calls[riverq.Running], Retrying: calls[riverq.Retrying], Failed: calls[riverq.Failed]}
 	var problems, hints []string
 	if d == nil {
@@ -274,9 +278,8 @@ func (k known) task(name string, d *definition, r ledger.TaskRecord, calls map[r
 	if ok := k.health[stageName{name, ""}].LastOK; t.LastOK == nil && ok.ID != "" {
 		t.LastOK = orNil(ok.AsOf)
 	}
-	if t.Failed > 0 {
-		problem, hint := failedInWords(name, t.Failed)
-		problems, hints = append(problems, problem), append(hints, hint)
+	for _, a := range k.neglected(name, left) {
+		problems, hints = append(problems, a.problem), append(hints, a.hint)
 	}
 	_, paused := k.pauses[name]
 	t.State = stateOf(t, paused)

@@ -11,7 +11,7 @@ import (
 
 const statusLong = `Say of each policy whether it is well: when it last did its work, when it is next due, and
 what is wrong and what to do about it when it is not. Tasks that have a schedule are among
-them, and those of which calls failed for good.
+them, and those whose calls failed for good, or wait and nobody takes them up.
 
 The answer comes from the ledger alone, so it does not need curfew serve to be running,
 and says so when it should be. Exit code 1 means that a policy is not well: the command

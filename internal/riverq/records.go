@@ -259,26 +259,34 @@ func (c *Client) CallStats(ctx context.Context) (map[string]map[CallState]int64,
 	return out, rows.Err()
 }
 
-// FailedCalls counts the calls of each task that failed for good. Those that are done, which are many, it does not look at.
-func (c *Client) FailedCalls(ctx context.Context) (map[string]int64, error) {
-	where, args, err := c.where(CallFilter{State: Failed}, 0)
+// A Backlog is what is left to do of a task's calls.
+type Backlog struct {
+	Failed  int64 // for good
+	Running int64
+	Oldest  time.Time // since when the oldest that waits could have begun, or will be able to; zero when none waits
+}
+
+// Backlogs says of each task what is left to do. Calls that are done, which are many, it does not look at.
+func (c *Client) Backlogs(ctx context.Context) (map[string]Backlog, error) {
+	failed := strings.ReplaceAll(stateIs[Failed], "@marked", c.pick(`metadata ? 'discarded_by'`, `json_extract(metadata, '$.discarded_by') IS NOT NULL`))
+	q := `SELECT kind, sum(CASE WHEN ` + failed + ` THEN 1 ELSE 0 END), sum(CASE WHEN state = 'running' THEN 1 ELSE 0 END),
+		min(CASE WHEN state IN ('available', 'scheduled', 'retryable') THEN scheduled_at END)
+		FROM %river_job WHERE kind LIKE 'task:%' AND state IN ('available', 'scheduled', 'retryable', 'running', 'cancelled', 'discarded') GROUP BY kind`
+	rows, err := c.o.DB.QueryContext(ctx, c.sql(q, q))
 	if err != nil {
-		return nil, err
-	}
-	q := `SELECT kind, count(*) FROM %river_job AS j WHERE ` + where + ` GROUP BY kind`
-	rows, err := c.o.DB.QueryContext(ctx, c.sql(q, q), args...)
-	if err != nil {
-		return nil, fmt.Errorf("count failed calls: %w", err)
+		return nil, fmt.Errorf("look for calls that are left: %w", err)
 	}
 	defer rows.Close()
-	out := map[string]int64{}
+	out := map[string]Backlog{}
 	for rows.Next() {
 		var kind string
-		var n int64
-		if err := rows.Scan(&kind, &n); err != nil {
-			return nil, fmt.Errorf("count failed calls: %w", err)
+		var b Backlog
+		var oldest stampScan
+		if err := rows.Scan(&kind, &b.Failed, &b.Running, &oldest); err != nil {
+			return nil, fmt.Errorf("look for calls that are left: %w", err)
 		}
-		out[strings.TrimPrefix(kind, kindPrefix)] = n
+		b.Oldest = oldest.t
+		out[strings.TrimPrefix(kind, kindPrefix)] = b
 	}
 	return out, rows.Err()
 }
