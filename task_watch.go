@@ -19,7 +19,7 @@ const (
 	// callsEvery is how often the periodic calls are looked after, unless something wakes the loop.
 	callsEvery = time.Second
 	// lostEvery is how often it is looked whether the job of each is still there.
-	lostEvery = 15 * time.Second
+	lostEvery = 5 * time.Second
 )
 
 // watchCalls puts the calls of periodic tasks into the queue, and ends those that nobody will execute any more. Any process that
@@ -27,7 +27,7 @@ const (
 func (e *engine) watchCalls(ctx context.Context, beat func()) error {
 	every := time.NewTicker(callsEvery)
 	defer every.Stop()
-	looked := time.Now()
+	var looked time.Time // a process that is killed again and again looks at once, too
 	for {
 		thorough := time.Since(looked) >= lostEvery
 		if err := e.callsOnce(ctx, thorough); err != nil {
@@ -131,17 +131,16 @@ func (e *engine) findCall(ctx context.Context, run ledger.Run) error {
 	return err
 }
 
-// callDied writes down that a call failed for good which nobody could say so of: its processes died. That of a periodic one is in its run.
-func (e *engine) callDied(ctx context.Context, id int64, why string) {
+// callDied writes down that a call fails for good which nobody could say so of: its processes died. That of a periodic one is in its
+// run, see findCall.
+func (e *engine) callDied(ctx context.Context, id int64, why string) error {
 	calls, err := e.queue.Calls(ctx, riverq.CallFilter{IDs: []int64{id}, Limit: 1})
-	if err == nil && len(calls) == 1 {
-		call := calls[0]
-		if call.Run != "" {
-			return // findCall sees it
-		}
-		err = e.c.noteFailed(ctx, e.l, riverq.Attempt{Call: call.Call, ID: call.ID, Attempt: call.Attempt, Last: true}, errors.New(why))
+	if err != nil || len(calls) == 0 || calls[0].Run != "" {
+		return err
 	}
-	e.c.log.ErrorContext(ctx, "call_failed", "call", id, "err", errors.Join(errors.New(why), err))
+	call := calls[0]
+	e.c.log.ErrorContext(ctx, "call_failed", "task", call.Task, "call", id, "attempt", call.Attempt, "err", why)
+	return e.c.noteFailed(ctx, e.l, riverq.Attempt{Call: call.Call, ID: id, Attempt: call.Attempt, Last: true}, errors.New(why))
 }
 
 // calling are the periodic calls that this process executes, so that cancelling a run reaches its work.

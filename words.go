@@ -220,10 +220,13 @@ func span(d time.Duration) string {
 func strayInWords(v policy.StrayVariable) (message, hint string) {
 	message = "the environment variable " + v.Name + " has no effect: there is no such policy"
 	if v.Task {
-		message = "the environment variable " + v.Name + " has no effect: this version of curfew has no tasks"
+		message = "the environment variable " + v.Name + " has no effect: there is no such task"
 	}
-	if v.Nearest == "" {
+	switch {
+	case v.Nearest == "":
 		return message, "unset it"
+	case v.For != "":
+		return message, "the nearest is " + v.Nearest + ", for task " + v.For
 	}
 	return message, "the nearest is " + v.Nearest + ", for policy " + v.Policy
 }

@@ -234,10 +234,13 @@ func (c *Client) giveBack(ctx context.Context, s stray, why string) error {
 	}
 	batch := s.kind == batchArgs{}.Kind()
 	if !batch && s.attempt >= s.most {
-		n, err := c.exec(ctx, endFailed, s.job, s.attempt, string(text))
-		if n > 0 && c.o.Died != nil {
-			c.o.Died(ctx, s.job, why)
+		// Told first: a death in between tells it twice, rather than not at all.
+		if c.o.Died != nil {
+			if err := c.o.Died(ctx, s.job, why); err != nil {
+				return err
+			}
 		}
+		_, err := c.exec(ctx, endFailed, s.job, s.attempt, string(text))
 		return err
 	}
 	var a callArgs

@@ -90,9 +90,9 @@ type Options struct {
 	// which says that the process is stopping: that attempt does not count.
 	Do func(ctx context.Context, a Attempt) (output json.RawMessage, err error)
 
-	// Died is called with a call that has failed for good because its processes died
-	// or lost it: Do has had no word in that. May be nil.
-	Died func(ctx context.Context, id int64, why string)
+	// Died is called with a call that is about to fail for good because its processes
+	// died or lost it, perhaps more than once: Do has had no word in that. May be nil.
+	Died func(ctx context.Context, id int64, why string) error
 
 	// Clock tells the time of everything that is due, waits, or has happened. nil:
 	// the machine's, and the database's own in statements. What tells a process
