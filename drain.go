@@ -130,7 +130,7 @@ func (c *Curfew) drain(ctx context.Context, l *ledger.Ledger, run ledger.Run, re
 		o.Report = func(r ledger.Run) { req.Progress(Progress{Run: r.ID, Estimate: estimate(r.Planned), Done: r.Planned}) }
 	}
 	defer c.own(ctx, l, run.ID)()
-	if w.run, err = c.awaitLock(ctx, l, w.run, w.p, req.Stop); err != nil {
+	if w.run, err = c.awaitLock(ctx, l, w.run, w.p, req); err != nil {
 		return c.settleEnd(ctx, l, w.run, err)
 	}
 	if over(w.run) {

@@ -156,6 +156,7 @@ func (e *engine) wind(ctx context.Context, end *ending) error {
 	defer cancel()
 	if !within(late, func() {
 		e.loops.wait()
+		defer e.watchOver(late)()
 		e.drain.Wait()
 		if err := e.queue.Stop(abort); err != nil {
 			e.c.log.WarnContext(ctx, "queue_stopped_late", "err", err)

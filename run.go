@@ -1,6 +1,7 @@
 package curfew
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type RunRequest struct {
 	Progress func(Progress)
 	// Outside, when set, is called when the run begins to wait for a window of its policy, with when that opens.
 	Outside func(opens time.Time)
+	// Waiting, when set, is called when the run begins to wait for its policy's lock.
+	Waiting func(lock string)
 }
 
 // Progress says how far a run is.
@@ -177,7 +180,7 @@ func (c *Curfew) Cancel(ctx context.Context, id, reason string) (api.Run, error)
 		return wireRun(run), ledgerError(err)
 	}
 	c.event(ctx, "run_ended", run)
-	return wireRun(run), nil
+	return wireRun(run), c.dropCall(ctx, l, run, "its run was ended: "+cmp.Or(reason, "cancelled"))
 }
 
 // prepare opens the policy's database and answers an error when no run may begin there.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -170,14 +171,14 @@ func callOf(r ledger.TaskRecord) riverq.Call {
 	return riverq.Call{Task: r.Name, Queue: r.Queue, Priority: r.Priority, Attempts: r.Attempts, Backoff: r.Backoff, Factor: r.Factor, Timeout: r.Timeout}
 }
 
-// taskSources are the two places that tasks come from, as the ledger names them: the file, and the program.
+// taskSources are the two places that tasks come from, as the ledger names them: the file, and the program. A program without tasks
+// of its own is none: curfew itself, say, beside an application.
 func (c *Curfew) taskSources() map[string][]ledger.TaskRecord {
-	program, err := os.Executable()
-	if err != nil {
-		program = os.Args[0]
+	file, own := "file:"+c.source(), "program:"+programName()
+	all := map[string][]ledger.TaskRecord{}
+	if c.file.Path != "" {
+		all[file] = nil
 	}
-	file, own := "file:"+c.source(), "program:"+filepath.Base(program)
-	all := map[string][]ledger.TaskRecord{file: nil, own: nil}
 	for _, name := range slices.Sorted(maps.Keys(c.tasks)) {
 		from := file
 		if c.tasks[name].fn != nil {
@@ -186,6 +187,17 @@ func (c *Curfew) taskSources() map[string][]ledger.TaskRecord {
 		all[from] = append(all[from], c.tasks[name].record())
 	}
 	return all
+}
+
+// programName tells programs on one ledger apart: by the path of their main package, since many executables are called server.
+func programName() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Path != "" && info.Path != "command-line-arguments" {
+		return info.Path
+	}
+	if path, err := os.Executable(); err == nil {
+		return filepath.Base(path)
+	}
+	return filepath.Base(os.Args[0])
 }
 
 // timed are the stages of the policies, and the tasks that have a schedule: whatever may end as an occurrence.

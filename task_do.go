@@ -310,7 +310,7 @@ func (c *Curfew) takeLock(ctx context.Context, l *ledger.Ledger, q *riverq.Clien
 
 // awaitLock waits in the foreground for the lock of a run that this process owns. It returns the run as it is then, which may be
 // over: somebody else helped it along, or ended it.
-func (c *Curfew) awaitLock(ctx context.Context, l *ledger.Ledger, run ledger.Run, p *policy.Policy, stop <-chan struct{}) (ledger.Run, error) {
+func (c *Curfew) awaitLock(ctx context.Context, l *ledger.Ledger, run ledger.Run, p *policy.Policy, req RunRequest) (ledger.Run, error) {
 	if p.Lock == "" {
 		return run, nil
 	}
@@ -328,11 +328,14 @@ func (c *Curfew) awaitLock(ctx context.Context, l *ledger.Ledger, run ledger.Run
 		}
 		if !told {
 			c.log.InfoContext(ctx, "admission_wait", "run", run.ID, "policy", run.Policy, "reason", "lock", "lock", p.Lock)
+			if req.Waiting != nil {
+				req.Waiting(p.Lock)
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return run, ctx.Err()
-		case <-stop:
+		case <-req.Stop:
 			return run, context.Canceled
 		case <-time.After(lockWait):
 		}

@@ -29,6 +29,7 @@ func TestCallBegunMeanwhile(t *testing.T) {
 // While a task is paused a key of the caller's own gives the call that it gave before, and makes none.
 func TestDeferWhilePaused(t *testing.T) {
 	d := newDaemon(t, night, lockedFile)
+	d.letGo()
 	d.start()
 	c := d.open()
 	f := front{func() *engine { return &engine{c: c} }}

@@ -193,6 +193,41 @@ func (e *engine) callsOver(begun []string, open []ledger.Run) {
 	}
 }
 
+// watchOver goes on with that while the service stops, until the function that it returns is called: a run that ends then, or whose task
+// left with the file of before, is not waited for.
+func (e *engine) watchOver(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for begun := e.calling.begun(); len(begun) > 0; begun = e.calling.begun() {
+			if runs, err := e.l.OpenCalls(ctx); err == nil {
+				e.callsOver(begun, runs)
+			}
+			if pause(ctx, callsEvery) != nil {
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// dropCall discards the call of a run that was ended, unless it executes: then whoever executes it finds out.
+func (c *Curfew) dropCall(ctx context.Context, l *ledger.Ledger, run ledger.Run, reason string) error {
+	id, err := strconv.ParseInt(string(run.Plan), 10, 64)
+	if run.Mode != ledger.ModeTask || err != nil { // it has none
+		return nil
+	}
+	q, err := c.inserter(ctx)
+	if err != nil {
+		return err
+	}
+	return ledgerError(l.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := q.DiscardTx(ctx, tx, riverq.CallFilter{IDs: []int64{id}}, "curfew", reason)
+		return err
+	}))
+}
+
 // putTasks says in the ledger which tasks this process has, and ends what is under way of those that left.
 func (e *engine) putTasks(ctx context.Context) error {
 	for source, records := range e.c.taskSources() {
@@ -226,6 +261,9 @@ func (e *engine) retireTask(ctx context.Context, name string) error {
 		}
 		if err == nil {
 			e.c.event(ctx, "run_ended", ended)
+			if err := e.c.dropCall(ctx, e.l, ended, "its run was ended: the task left"); err != nil {
+				return err
+			}
 		}
 	}
 	if err := e.l.Unschedule(ctx, name, ""); err != nil && !errors.Is(err, ledger.ErrNotFound) {

@@ -106,6 +106,9 @@ func (a *app) run(ctx context.Context, req curfew.RunRequest) error {
 	req.Outside = func(opens time.Time) {
 		a.note("%s is outside its windows, and goes on at %s; Ctrl-C leaves the run open", policyStage(req.Policy, req.Stage), second(opens))
 	}
+	req.Waiting = func(lock string) {
+		a.note("waiting for the lock %s, which a task or another policy has; Ctrl-C leaves the run open", lock)
+	}
 	req.Stop = a.interrupts.graceful()
 	run, err := c.Run(ctx, req)
 	a.endProgress()

@@ -190,6 +190,9 @@ func (p *pulse) jobs(now time.Time) (text string, outlived []hold) {
 	return string(b), outlived
 }
 
+// Looks counts the looks at queues that found the database: whoever waits for what must not happen waits for some of them.
+func (c *Client) Looks() int64 { return c.pulse.looks.Load() }
+
 // Alive returns why the client is not fetching: it was not started, has stopped,
 // or has not reached the database for a while. nil when all slots are taken.
 func (c *Client) Alive() error { return c.pulse.alive(time.Now()) }
