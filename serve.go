@@ -116,7 +116,7 @@ func (s *service) open(ctx context.Context, c *Curfew) (*engine, error) {
 func (s *service) generation(ctx context.Context, opts Options, e *engine, begun func()) (*engine, error) {
 	alerts, err := e.alerts()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.qdb.Close())
 	}
 	run, stop := context.WithCancel(s.end.told)
 	defer stop()

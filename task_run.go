@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (c *Curfew) RunTask(ctx context.Context, req TaskRunRequest) (api.TaskCall,
 		return api.TaskCall{}, err
 	}
 	// A queue that nobody else looks at: no service takes the call, and this process no other.
-	queue := "by-hand-" + strings.ToLower(rand.Text()[:12])
+	queue := riverq.ByHand + strings.ToLower(rand.Text()[:12])
 	var q *riverq.Client
 	x := &executing{c: c, l: l, queue: func() *riverq.Client { return q }, owner: newOwner(), stdout: req.Output}
 	waited := false
@@ -90,20 +91,23 @@ func (c *Curfew) RunTask(ctx context.Context, req TaskRunRequest) (api.TaskCall,
 		return api.TaskCall{}, err
 	}
 	q.Wake(queue)
-	for {
+	var lost error
+	for lost == nil {
 		call, err := c.TaskCall(ctx, made.ID)
 		if err != nil {
+			lost = err
 			break
 		}
 		if call.EndedAt != nil {
 			return call, nil
 		}
-		if pause(ctx, 50*time.Millisecond) != nil {
-			break
-		}
+		lost = pause(ctx, 50*time.Millisecond)
 	}
 	after := context.WithoutCancel(ctx)
-	err = errors.Join(ctx.Err(), stop())
+	if ctx.Err() != nil {
+		lost = fail(KindInterrupted, fmt.Sprintf("curfew task calls %d shows what there is of it; whether its work can be done again is for the task to say", made.ID), "call %d of %s was interrupted", made.ID, req.Task)
+	}
+	err = errors.Join(lost, stop())
 	if call, cerr := c.TaskCall(after, made.ID); cerr == nil && call.EndedAt == nil {
 		// Nobody else will ever look into this queue.
 		_, derr := c.discardCalls(after, TaskCallFilter{IDs: []int64{made.ID}}, "interrupted by hand", false, c.actor)

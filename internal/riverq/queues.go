@@ -20,6 +20,9 @@ const (
 	longestQueue      = 200 // of a name that we take
 )
 
+// ByHand begins the name of a queue for one call, at which nobody looks once who made it is gone.
+const ByHand = "by-hand-"
+
 // QueueName is the name that a queue has in River's tables. A name that River would
 // refuse is spelled with what it would not refuse, and with a part of the name's
 // hash, so that no two names become one. QueueName of what it returns is the same.

@@ -232,11 +232,13 @@ func (c *Client) CountCalls(ctx context.Context, f CallFilter) (n int64, err err
 	return n, nil
 }
 
-// CallStats counts the calls of each task by their state.
+// CallStats counts the calls of each task by their state, those that succeeded left out: there may be a million of them, and the
+// others have an index.
 func (c *Client) CallStats(ctx context.Context) (map[string]map[CallState]int64, error) {
 	q := `SELECT kind, CAST(state AS text), CASE WHEN attempt > 0 THEN 1 ELSE 0 END, CASE WHEN state = 'cancelled' AND ` +
 		c.pick(`metadata ? 'discarded_by'`, `json_extract(metadata, '$.discarded_by') IS NOT NULL`) +
-		` THEN 1 ELSE 0 END, count(*) FROM %river_job WHERE kind LIKE 'task:%' GROUP BY 1, 2, 3, 4`
+		` THEN 1 ELSE 0 END, count(*) FROM %river_job WHERE kind LIKE 'task:%'
+		AND state IN ('available', 'scheduled', 'pending', 'retryable', 'running', 'discarded', 'cancelled') GROUP BY 1, 2, 3, 4`
 	rows, err := c.o.DB.QueryContext(ctx, c.sql(q, q))
 	if err != nil {
 		return nil, fmt.Errorf("count calls: %w", err)
@@ -293,7 +295,7 @@ func (c *Client) Backlogs(ctx context.Context) (map[string]Backlog, error) {
 
 // RetryTx gives calls that failed for good a fresh set of attempts, the first of them
 // at once. One whose key, or run, an open call has stays failed, and of several with
-// one key only the newest is retried. It is no run's any more: that one has ended.
+// one key only the newest is retried, and one that was done by hand goes where others are. It is no run's any more: that one has ended.
 // tx is the caller's. Wake the queues after.
 func (c *Client) RetryTx(ctx context.Context, tx *sql.Tx, f CallFilter) (int64, error) {
 	if f.State != "" && f.State != Failed {
@@ -307,7 +309,8 @@ func (c *Client) RetryTx(ctx context.Context, tx *sql.Tx, f CallFilter) (int64, 
 	open := c.pick(`AND NOT EXISTS (SELECT 1 FROM %river_job AS o WHERE o.unique_key = j.unique_key AND o.id <> j.id
 			AND o.state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))`, `AND NOT EXISTS (SELECT 1 FROM river_job AS o
 			WHERE o.unique_key = j.unique_key AND o.id <> j.id AND o.state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))`)
-	q := `UPDATE %river_job AS j SET state = 'available', attempt = 0, finalized_at = NULL, scheduled_at = @now, args = ` +
+	q := `UPDATE %river_job AS j SET state = 'available', attempt = 0, finalized_at = NULL, scheduled_at = @now,
+		queue = CASE WHEN queue LIKE '` + ByHand + `%' THEN '` + Interactive + `' ELSE queue END, args = ` +
 		c.pick(`(args - 'run') || '{"cause": "retry"}'`, `jsonb_set(jsonb_remove(args, '$.run'), '$.cause', 'retry')`) + `
 		WHERE id IN (SELECT max(id) FROM (SELECT id, unique_key FROM %river_job WHERE ` + where + ` ORDER BY id DESC` + limit(f) + `) AS f
 			GROUP BY coalesce(unique_key, ` + c.pick(`id::text::bytea`, `id`) + `)) AND state IN ('discarded', 'cancelled') ` + open
