@@ -21,7 +21,7 @@ import (
 func TestServeReservesWorkers(t *testing.T) {
 	d := newDaemon(t, night, `  sessions: {database: app, table: session, until: {column: expires, unit: s}, action: delete, mode: enforce, batch: {rows: 10, in_flight: 20, pace: none}}
 `)
-	d.sessions(2000, night.Add(-day))
+	d.sessions(200, night.Add(-day))
 	done := make(chan int, 10)
 	count := task.New("count", func(_ context.Context, c task.Call[int]) error { done <- c.Args; return nil }, task.Options{})
 	d.tasks = []*task.Task{count}
@@ -56,7 +56,7 @@ func TestServeReservesWorkers(t *testing.T) {
 			t.Fatalf("call %d waits for the cleanup\n%s", i, d.logs)
 		}
 	}
-	if n := d.rows(); n != 2000 {
+	if n := d.rows(); n != 200 {
 		t.Errorf("%d rows: the cleanup was not stuck", n)
 	}
 	free()
