@@ -142,12 +142,20 @@ func (c *Curfew) deferral(ctx context.Context, name string, args json.RawMessage
 	case len(args) > 0 && !json.Valid(args):
 		return riverq.Call{}, fail(KindUsage, `for example {"order": 4711}`, "the arguments are not JSON")
 	}
+	if k := c.tasks[name]; k != nil && k.fn != nil && len(args) > 0 { // else every attempt would fail
+		if err := k.fn.CheckArgs(args); err != nil {
+			return riverq.Call{}, &Error{Kind: KindUsage, Err: err, Hint: "nothing was deferred"}
+		}
+	}
 	if d.in > 0 {
 		now, err := c.clockNow(ctx)
 		if err != nil {
 			return riverq.Call{}, err
 		}
 		d.call.At = now.Add(d.in)
+	}
+	if err := d.call.Check(); err != nil {
+		return riverq.Call{}, &Error{Kind: KindUsage, Err: fmt.Errorf("a call of %s: %w", name, err), Hint: "nothing was deferred"}
 	}
 	return d.call, nil
 }

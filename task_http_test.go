@@ -131,6 +131,8 @@ func TestDeferOverHTTP(t *testing.T) {
 			{deferrer, "POST", calls, `{"in": "10m", "at": "2099-01-01T00:00:00Z"}`, nil, 422},
 			{deferrer, "POST", calls, `{"priority": 5}`, nil, 422},
 			{deferrer, "POST", calls, `[]`, nil, 422},
+			{deferrer, "POST", calls, `{"args": {"to": "\u0000"}}`, nil, 422}, // PostgreSQL has no such text, so SQLite takes none
+			{deferrer, "POST", calls, `{"args": {"too": "ada"}}`, nil, 422},   // the task could not read it, ever
 			{deferrer, "POST", calls + "?in=10m", `{}`, nil, 422},
 			{deferrer, "POST", calls, `{}`, []string{"Content-Type", "text/xml"}, 415},
 			{deferrer, "POST", calls, `{"args": "` + strings.Repeat("x", 1<<20) + `"}`, nil, 413},
@@ -224,6 +226,10 @@ func TestDeferOverHTTP(t *testing.T) {
 		var tasks struct{ Items []api.Task }
 		if o.ask(o.full, "GET", "/v1/tasks", "", &tasks); len(tasks.Items) != 1 || tasks.Items[0].Name != "mail.send" || tasks.Items[0].Waiting != 1 || !tasks.Items[0].Well {
 			t.Errorf("%+v", tasks)
+		}
+
+		if w := o.ask("", "GET", "/metrics", "", nil); !strings.Contains(w.Body.String(), `curfew_task_calls{state="waiting",task="mail.send"} 1`) || !strings.Contains(w.Body.String(), `curfew_task_well{task="mail.send"} 1`) {
+			t.Errorf("the metrics say nothing of the call that waits:\n%s", w.Body)
 		}
 
 		// Every call with a good token is on record, and no word of what was in it in the log.

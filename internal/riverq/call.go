@@ -194,6 +194,9 @@ func (c *Client) DeferTx(ctx context.Context, tx *sql.Tx, calls []Call) ([]Defer
 	return out, nil
 }
 
+// Check says what of a call could not be deferred.
+func (k *Call) Check() error { return k.check() }
+
 func (k *Call) check() error {
 	size := len(k.Args)
 	for _, word := range k.Argv {

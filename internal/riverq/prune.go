@@ -18,24 +18,32 @@ const (
 )
 
 var (
+	// What is asked for is asked for again of each row that goes: a call that somebody retries meanwhile is not what was found. On
+	// PostgreSQL what was found is materialised: a plan that looked it up row by row would go past the limit.
 	// By kind first: there may be a million calls, and no batch.
 	doneBatches = text{
-		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind = 'curfew_batch'
+		`WITH old AS MATERIALIZED (SELECT id FROM %river_job WHERE kind = 'curfew_batch'
 			AND (state = 'completed' AND finalized_at < @now - make_interval(secs => $1)
-				OR state IN ('cancelled', 'discarded') AND finalized_at < @now - make_interval(secs => $2)) LIMIT $3 FOR UPDATE SKIP LOCKED)`,
+				OR state IN ('cancelled', 'discarded') AND finalized_at < @now - make_interval(secs => $2)) LIMIT $3 FOR UPDATE SKIP LOCKED)
+		DELETE FROM %river_job AS j USING old WHERE j.id = old.id AND (j.state = 'completed' AND j.finalized_at < @now - make_interval(secs => $1)
+			OR j.state IN ('cancelled', 'discarded') AND j.finalized_at < @now - make_interval(secs => $2))`,
 		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind = 'curfew_batch'
 			AND (state = 'completed' AND finalized_at < datetime(@at, 'subsec', -$1 || ' seconds')
 				OR state IN ('cancelled', 'discarded') AND finalized_at < datetime(@at, 'subsec', -$2 || ' seconds')) LIMIT $3)`,
 	}
-	succeededCalls = text{
-		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind LIKE 'task:%' AND state = 'completed' AND finalized_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
-		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind LIKE 'task:%' AND state = 'completed' AND finalized_at < $1 LIMIT $2)`,
-	}
-	failedCalls = text{
-		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind LIKE 'task:%' AND state IN ('discarded', 'cancelled') AND finalized_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
-		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind LIKE 'task:%' AND state IN ('discarded', 'cancelled') AND finalized_at < $1 LIMIT $2)`,
-	}
+	succeededCalls = oldCalls(`('completed')`)
+	failedCalls    = oldCalls(`('discarded', 'cancelled')`)
 )
+
+// oldCalls drops calls in some states that ended before an instant.
+func oldCalls(states string) text {
+	return text{
+		`WITH old AS MATERIALIZED (SELECT id FROM %river_job WHERE kind LIKE 'task:%' AND state IN ` + states + ` AND finalized_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)
+		DELETE FROM %river_job AS j USING old WHERE j.id = old.id AND j.state IN ` + states + ` AND j.finalized_at < $1`,
+		`DELETE FROM %river_job WHERE id IN (SELECT id FROM %river_job WHERE kind LIKE 'task:%' AND state IN ` + states + ` AND finalized_at < $1 LIMIT $2)
+			AND state IN ` + states + ` AND finalized_at < $1`,
+	}
+}
 
 // pruneBatches removes some of the batches that are done, once in a while.
 func (c *Client) pruneBatches(ctx context.Context) error {

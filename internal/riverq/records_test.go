@@ -151,6 +151,40 @@ func TestRunning(t *testing.T) {
 	})
 }
 
+// TestPruneBesideRetry: a call that another session is retrying is not one whose time is up, whichever of the two commits first.
+func TestPruneBesideRetry(t *testing.T) {
+	p := postgresPlace(t)
+	clock := newFake()
+	c := p.client(t, nothing, func(o *Options) {
+		o.Tasks, o.Clock, o.Beat = []string{"bad"}, clock.now, quick
+		o.Do = func(context.Context, Attempt) (json.RawMessage, error) { return nil, &FinalError{errors.New("no")} }
+	})
+	start(t, c)
+	id := deferred(t, c, call("bad"))[0].ID
+	settle(t, c, id, Failed)
+	stop(t, c)
+	tx, err := c.o.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if n, err := c.RetryTx(t.Context(), tx, CallFilter{IDs: []int64{id}}); err != nil || n != 1 {
+		t.Fatalf("retried %d, %v", n, err)
+	}
+	later := clock.now().Add(time.Hour)
+	for _, when := range []string{"before it commits", "after"} {
+		if n, err := c.PruneCalls(t.Context(), later, later, 100); err != nil || n != 0 {
+			t.Errorf("%s: removed %d, %v", when, n, err)
+		}
+		if when != "after" {
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	settle(t, c, id, Waiting)
+}
+
 // TestPrune: by the instants it is told, in bounded pieces; batches go by themselves.
 func TestPrune(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {

@@ -77,8 +77,9 @@ var (
 	// What is due again. River's leader does that too, but a leader may be dead,
 	// or alive and unable to, and nobody would notice.
 	wake = text{
-		`UPDATE %river_job SET state = 'available' WHERE state IN ('retryable', 'scheduled') AND id IN (SELECT id FROM %river_job
-			WHERE state IN ('retryable', 'scheduled') AND (kind = 'curfew_batch' OR kind LIKE 'task:%') AND scheduled_at <= @now LIMIT 10000 FOR UPDATE SKIP LOCKED)`,
+		`WITH due AS MATERIALIZED (SELECT id FROM %river_job
+			WHERE state IN ('retryable', 'scheduled') AND (kind = 'curfew_batch' OR kind LIKE 'task:%') AND scheduled_at <= @now LIMIT 10000 FOR UPDATE SKIP LOCKED)
+			UPDATE %river_job AS j SET state = 'available' FROM due WHERE j.id = due.id AND j.state IN ('retryable', 'scheduled')`,
 		`UPDATE %river_job SET state = 'available' WHERE id IN (SELECT id FROM %river_job
 			WHERE state IN ('retryable', 'scheduled') AND (kind = 'curfew_batch' OR kind LIKE 'task:%') AND scheduled_at <= @now LIMIT 10000)`,
 	}

@@ -37,10 +37,12 @@ var (
 	descNext     = desc("curfew_next_due_timestamp_seconds", "The next scheduled instant.", "policy", "stage")
 	descWell     = desc("curfew_policy_well", "1 when curfew status has nothing to say against the policy stage, else 0.", "policy", "stage")
 	descPaused   = desc("curfew_policy_paused", "1 while the policy is paused, else 0.", "policy", "stage")
+	descCalls    = desc("curfew_task_calls", "Calls of tasks that have not succeeded, by how far they are; failed is for good, until somebody has dealt with it.", "task", "state")
+	descTaskWell = desc("curfew_task_well", "1 when curfew task list has nothing to say against the task, else 0.", "task")
 )
 
 var allDescs = []*prometheus.Desc{descUp, descEnded, descOpen, descWaiting, descRows, descCascaded, descSuccess, descOccurred, descPending,
-	descTicked, descLag, descNext, descWell, descPaused}
+	descTicked, descLag, descNext, descWell, descPaused, descCalls, descTaskWell}
 
 // The words that a series is shown for before it has counted anything, so that its first event is an increase.
 var (
@@ -53,6 +55,7 @@ var (
 type gauges struct {
 	meter  *ledger.Meter
 	engine Engine
+	tasks  Tasks // nil: none
 	clock  func() time.Time
 
 	reading sync.Mutex // held while the ledger is read, so that it is read once
@@ -62,10 +65,11 @@ type gauges struct {
 	counts   ledger.Counts
 	up       bool
 	policies []api.PolicyStatus
+	calls    []api.Task
 }
 
-func newGauges(meter *ledger.Meter, engine Engine, clock func() time.Time) *gauges {
-	return &gauges{meter: meter, engine: engine, clock: clock}
+func newGauges(meter *ledger.Meter, engine Engine, tasks Tasks, clock func() time.Time) *gauges {
+	return &gauges{meter: meter, engine: engine, tasks: tasks, clock: clock}
 }
 
 // refresh reads the ledger unless that was done a moment ago.
@@ -80,13 +84,17 @@ func (g *gauges) refresh(ctx context.Context) error {
 	counts, err := g.meter.Read(ctx)
 	up := err == nil
 	var policies []api.PolicyStatus
+	var calls []api.Task
 	if up {
 		policies, err = g.engine.Policies(ctx)
+	}
+	if up && err == nil && g.tasks != nil {
+		calls, err = g.tasks.Tasks(ctx)
 	}
 	g.at = g.clock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.counts, g.up, g.policies = counts, up, policies
+	g.counts, g.up, g.policies, g.calls = counts, up, policies, calls
 	return err
 }
 
@@ -100,7 +108,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 // Collect tells what refresh has read.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	g.mu.Lock()
-	counts, up, policies := g.counts, g.up, g.policies
+	counts, up, policies, calls := g.counts, g.up, g.policies, g.calls
 	g.mu.Unlock()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -117,6 +125,12 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descWell, truth(p.Well), p.Policy, p.Stage)
 		gauge(descPaused, truth(p.Paused), p.Policy, p.Stage)
+	}
+	for _, t := range calls {
+		for state, n := range map[string]int64{api.CallWaiting: t.Waiting, api.CallRunning: t.Running, api.CallRetrying: t.Retrying, api.CallFailed: t.Failed} {
+			gauge(descCalls, float64(n), t.Name, state)
+		}
+		gauge(descTaskWell, truth(t.Well), t.Name)
 	}
 }
 

@@ -46,7 +46,7 @@ func newServer(o Options) http.Handler {
 	s.calls = newLimiter(cmp.Or(o.CallsPerSecond, 10), cmp.Or(o.CallBurst, 50), s.clock)
 	s.refused = newLimiter(cmp.Or(o.RefusedPerSecond, 1), cmp.Or(o.RefusedBurst, 20), s.clock)
 	s.full = newLimiter(1, 1, s.clock)
-	gauges := newGauges(o.Ledger.NewMeter(), s.engine, s.clock)
+	gauges := newGauges(o.Ledger.NewMeter(), s.engine, s.tasks, s.clock)
 
 	s.mux.HandleFunc("POST /v1/policies/{policy}/runs", s.trigger)
 	s.mux.Handle("POST /v1/runs/{id}/approve", s.answer(ledger.ScopeAdmin, s.approve))

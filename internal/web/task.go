@@ -61,18 +61,8 @@ const deferHint = `the body is {} or {"args": {…}, "in": "10m", "at": "2026-07
 
 // deferCall answers a request for a call of a task: every one with a valid token is a row that says what came of it.
 func (s *server) deferCall(w http.ResponseWriter, r *http.Request) {
-	token, err := s.authorise(r, ledger.ScopeDefer)
-	if err != nil {
-		s.refusedTrigger(w, r, err)
-		return
-	}
-	call := ledger.Call{Token: token.Name, Policy: r.PathValue("task")}
-	if wait := s.calls.take(token.Name); wait > 0 {
-		refused := tooMany(wait, "this token calls too often")
-		if s.full.take(token.Name) == 0 {
-			s.record(r, call, refused)
-		}
-		s.refusedTrigger(w, r, refused)
+	token, call, ok := s.letIn(w, r, ledger.ScopeDefer, r.PathValue("task"))
+	if !ok {
 		return
 	}
 	req, err := s.readDefer(w, r, token)
@@ -88,10 +78,7 @@ func (s *server) deferCall(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	call.Run, call.Fresh = "call "+strconv.FormatInt(made.ID, 10), !made.Duplicate
-	s.record(r, call, nil)
-	s.metrics.triggers.WithLabelValues(strconv.Itoa(http.StatusAccepted)).Inc()
-	w.Header().Set("Location", "/v1/tasks/"+made.Task+"/calls/"+strconv.FormatInt(made.ID, 10))
-	writeJSON(w, http.StatusAccepted, made)
+	s.accepted(w, r, call, "/v1/tasks/"+made.Task+"/calls/"+strconv.FormatInt(made.ID, 10), made)
 }
 
 // readDefer reads the request.

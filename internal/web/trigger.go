@@ -27,19 +27,8 @@ const (
 
 // trigger answers a request for a run. The scan is never waited for: pressure is the dispatcher's matter.
 func (s *server) trigger(w http.ResponseWriter, r *http.Request) {
-	token, err := s.authorise(r, ledger.ScopeTrigger)
-	if err != nil {
-		s.refusedTrigger(w, r, err)
-		return
-	}
-	call := ledger.Call{Token: token.Name, Policy: r.PathValue("policy")}
-	if wait := s.calls.take(token.Name); wait > 0 {
-		refused := tooMany(wait, "this token calls too often")
-		// A row a second says as much as a thousand, and a caller in a loop cannot fill the ledger.
-		if s.full.take(token.Name) == 0 {
-			s.record(r, call, refused)
-		}
-		s.refusedTrigger(w, r, refused)
+	token, call, ok := s.letIn(w, r, ledger.ScopeTrigger, r.PathValue("policy"))
+	if !ok {
 		return
 	}
 	req, err := s.readTrigger(w, r, token)
@@ -60,10 +49,37 @@ func (s *server) trigger(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	call.Run, call.Fresh = triggered.Run.ID, triggered.Fresh
+	s.accepted(w, r, call, "/v1/runs/"+triggered.Run.ID, triggered.Run)
+}
+
+// letIn answers who may not ask for a run or a call: without a good token, without the scope, or too often. Of others it begins the
+// record of what they asked.
+func (s *server) letIn(w http.ResponseWriter, r *http.Request, scope, subject string) (ledger.Token, ledger.Call, bool) {
+	token, err := s.authorise(r, scope)
+	if err != nil {
+		s.refusedTrigger(w, r, err)
+		return token, ledger.Call{}, false
+	}
+	call := ledger.Call{Token: token.Name, Policy: subject}
+	wait := s.calls.take(token.Name)
+	if wait == 0 {
+		return token, call, true
+	}
+	refused := tooMany(wait, "this token calls too often")
+	// A row a second says as much as a thousand, and a caller in a loop cannot fill the ledger.
+	if s.full.take(token.Name) == 0 {
+		s.record(r, call, refused)
+	}
+	s.refusedTrigger(w, r, refused)
+	return token, call, false
+}
+
+// accepted records a call that led to something, and says where that is.
+func (s *server) accepted(w http.ResponseWriter, r *http.Request, call ledger.Call, location string, v any) {
 	s.record(r, call, nil)
 	s.metrics.triggers.WithLabelValues(strconv.Itoa(http.StatusAccepted)).Inc()
-	w.Header().Set("Location", "/v1/runs/"+triggered.Run.ID)
-	writeJSON(w, http.StatusAccepted, triggered.Run)
+	w.Header().Set("Location", location)
+	writeJSON(w, http.StatusAccepted, v)
 }
 
 func (s *server) refusedTrigger(w http.ResponseWriter, r *http.Request, err error) {

@@ -187,7 +187,7 @@ func TestMetrics(t *testing.T) {
 		if strings.Contains(a.body, "xxxx") {
 			t.Error("a caller made a label")
 		}
-		if problems, err := testutil.CollectAndLint(newGauges(s.l.NewMeter(), s.e, s.clock.Now)); err != nil || len(problems) > 0 {
+		if problems, err := testutil.CollectAndLint(newGauges(s.l.NewMeter(), s.e, nil, s.clock.Now)); err != nil || len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}
 		// The ledger goes away: the scrape says so, and tells nothing old.
