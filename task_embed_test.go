@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/alert"
 	"curfew.dev/curfew/internal/dbtest"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/task"
@@ -261,7 +262,7 @@ func TestFailedCallsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range alerts {
-			if a.Kind == "call.failed" {
+			if a.Kind == alert.TaskFailed {
 				n++
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/api"
+	"curfew.dev/curfew/internal/alert"
 	"curfew.dev/curfew/internal/dispatch"
 	"curfew.dev/curfew/internal/ledger"
 	"curfew.dev/curfew/task"
@@ -186,7 +187,7 @@ func TestTaskThatKills(t *testing.T) {
 			}
 			return n
 		}
-		l.eventually("somebody is told", func() bool { return told("task.failed") == 1 })
+		l.eventually("somebody is told", func() bool { return told(alert.TaskFailed) == 1 })
 		if ahead == 0 {
 			return
 		}
