@@ -82,9 +82,9 @@ var confined = []struct {
 	{"github.com/wneessen/", []string{"internal/deliver"}, false},
 
 	// The databases' drivers.
-	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/riverq", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library", "examples/portal"}, true},
-	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library"}, true},
-	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/sessions", "examples/library", "examples/portal"}, true},
+	{"github.com/jackc/pgx/", []string{"internal/target", "internal/ledger", "internal/riverq", "internal/dbtest", "internal/bench", "examples/internal/stage", "examples/portal"}, true},
+	{"github.com/go-sql-driver/mysql", []string{"internal/target", "internal/ledger", "internal/dbtest", "internal/bench", "examples/internal/stage", "examples/sessions"}, true},
+	{"modernc.org/sqlite", []string{"internal/target", "internal/ledger", "internal/demo", "internal/dbtest", "internal/bench", "examples/internal/stage", "examples/portal"}, true},
 
 	// What only tests need does not go into the binary.
 	{"testing", []string{"internal/dbtest", "internal/mailtest", "curfewtest"}, true},

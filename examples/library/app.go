@@ -6,31 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
+	"curfew.dev/curfew/examples/internal/stage"
 )
 
 // engine is what differs between the databases.
 type engine struct {
-	driver  string
 	instant string // the type of a column
 	number  string
 	after   string // each CREATE TABLE
 	analyze string
 	since   string // the policies' trigger
-	own     string // how curfew's tables begin
 }
 
 var engines = map[string]engine{
-	"sqlite":   {"sqlite", "INTEGER", "INTEGER", "", "ANALYZE", "{column: returned_at, unit: s, null: never}", "curfew_"},
-	"postgres": {"pgx", "timestamptz", "bigint", "", "ANALYZE", "{column: returned_at, null: never}", "curfew."},
-	"mysql":    {"mysql", "DATETIME(6)", "BIGINT", " ENGINE=InnoDB", "ANALYZE TABLE loan", "{column: returned_at, zone: UTC, null: never}", "curfew_"},
+	"sqlite":   {"INTEGER", "INTEGER", "", "ANALYZE", "{column: returned_at, unit: s, null: never}"},
+	"postgres": {"timestamptz", "bigint", "", "ANALYZE", "{column: returned_at, null: never}"},
+	"mysql":    {"DATETIME(6)", "BIGINT", " ENGINE=InnoDB", "ANALYZE TABLE loan", "{column: returned_at, zone: UTC, null: never}"},
 }
 
 // schema is the library's. Its fines reference the loans: that is what makes a policy's guard over them free of races.
@@ -55,77 +50,14 @@ const (
 
 // library is the application. It knows nothing of curfew.
 type library struct {
+	stage.Database
 	engine
-	db *sql.DB
 }
 
 // connect opens the database that the URL names.
 func connect(address string) (*library, error) {
-	scheme, rest, _ := strings.Cut(address, ":")
-	switch scheme {
-	case "postgresql":
-		scheme = "postgres"
-	case "mariadb":
-		scheme = "mysql"
-	}
-	e, known := engines[scheme]
-	if !known {
-		return nil, errors.New("LIBRARY_URL must begin with postgres:// or mysql://; without it the example makes a SQLite file")
-	}
-	source := address
-	switch scheme {
-	case "sqlite":
-		source = "file:" + rest + "?_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=foreign_keys(1)&_pragma=journal_mode(WAL)"
-	case "mysql":
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, errors.New("LIBRARY_URL is not a URL like mysql://user:password@host:3306/database")
-		}
-		conf := mysql.NewConfig()
-		conf.User = u.User.Username()
-		conf.Passwd, _ = u.User.Password()
-		conf.Net, conf.Addr, conf.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-		source = conf.FormatDSN()
-	}
-	db, err := sql.Open(e.driver, source)
-	return &library{engine: e, db: db}, err
-}
-
-// query writes ? as the database wants it.
-func (l *library) query(text string) string {
-	if l.driver != "pgx" {
-		return text
-	}
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if r == '?' {
-			n++
-			b.WriteString("$" + strconv.Itoa(n))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// at is an instant as the tables have it.
-func (l *library) at(t time.Time) any {
-	if l.driver == "sqlite" {
-		return t.Unix()
-	}
-	return t.UTC()
-}
-
-func (l *library) count(ctx context.Context, query string, args ...any) (int64, error) {
-	var n int64
-	err := l.db.QueryRowContext(ctx, l.query(query), args...).Scan(&n)
-	return n, err
-}
-
-func (l *library) exec(ctx context.Context, statement string, args ...any) error {
-	_, err := l.db.ExecContext(ctx, l.query(statement), args...)
-	return err
+	db, err := stage.Open("LIBRARY_URL", address)
+	return &library{Database: db, engine: engines[db.Engine]}, err
 }
 
 // fill inserts rows, some hundred with each statement.
@@ -139,7 +71,7 @@ func fill(ctx context.Context, l *library, tx *sql.Tx, table string, rows [][]an
 		}
 		row := "(?" + strings.Repeat(", ?", len(some[0])-1) + ")"
 		insert := "INSERT INTO " + table + " VALUES " + row + strings.Repeat(", "+row, len(some)-1)
-		if _, err := tx.ExecContext(ctx, l.query(insert), values...); err != nil {
+		if _, err := tx.ExecContext(ctx, l.SQL(insert), values...); err != nil {
 			return err
 		}
 	}
@@ -154,16 +86,16 @@ func (l *library) populate(ctx context.Context, n int, night time.Time) error {
 		if strings.HasPrefix(create, "CREATE TABLE") {
 			create += l.after
 		}
-		if err := l.exec(ctx, create); err != nil {
+		if err := l.Exec(ctx, create); err != nil {
 			return fmt.Errorf("the example makes tables patron, item, loan and fine, in a database that has none: %w", err)
 		}
 	}
-	tx, err := l.db.BeginTx(ctx, nil)
+	tx, err := l.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	made := makeUp(n, night, l.at)
+	made := makeUp(n, night, l.At)
 	for _, t := range []struct {
 		name string
 		rows [][]any
@@ -175,7 +107,7 @@ func (l *library) populate(ctx context.Context, n int, night time.Time) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	return l.exec(ctx, l.analyze)
+	return l.Exec(ctx, l.analyze)
 }
 
 // season is rows of the four tables.
@@ -241,11 +173,11 @@ func makeUp(n int, night time.Time, at func(time.Time) any) (s season) {
 
 // book books a fine for a loan, and leaves the transaction open: whoever sits at the desk is still about it.
 func (l *library) book(ctx context.Context, loan int64) (*sql.Tx, error) {
-	tx, err := l.db.BeginTx(ctx, nil)
+	tx, err := l.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, l.query("INSERT INTO fine (id, loan_id, cents) SELECT MAX(id) + 1, ?, 1200 FROM fine"), loan); err != nil {
+	if _, err := tx.ExecContext(ctx, l.SQL("INSERT INTO fine (id, loan_id, cents) SELECT MAX(id) + 1, ?, 1200 FROM fine"), loan); err != nil {
 		return nil, errors.Join(err, tx.Rollback())
 	}
 	return tx, nil

@@ -69,7 +69,7 @@ func copyOut(t *testing.T, l *library) *paper {
 	p := &paper{choice: map[int64]string{}}
 	each := func(query string, scan func(*sql.Rows) error) {
 		t.Helper()
-		rows, err := l.db.QueryContext(t.Context(), query)
+		rows, err := l.DB.QueryContext(t.Context(), query)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func copyOut(t *testing.T, l *library) *paper {
 		p.choice[id] = choice
 		return err
 	})
-	seconds := map[string]string{"sqlite": "returned_at", "pgx": "CAST(EXTRACT(EPOCH FROM returned_at) AS bigint)", "mysql": "TIMESTAMPDIFF(SECOND, '1970-01-01', returned_at)"}[l.driver]
+	seconds := map[string]string{"sqlite": "returned_at", "postgres": "CAST(EXTRACT(EPOCH FROM returned_at) AS bigint)", "mysql": "TIMESTAMPDIFF(SECOND, '1970-01-01', returned_at)"}[l.Engine]
 	each("SELECT id, patron_id, postcode, category, branch, note, "+seconds+" FROM loan ORDER BY id", func(r *sql.Rows) error {
 		var loan paperLoan
 		var at sql.NullInt64
@@ -195,7 +195,7 @@ func TestCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.lib.db.Close()
+			defer s.lib.DB.Close()
 			do := func(chapter func(context.Context) error) {
 				t.Helper()
 				if err := chapter(t.Context()); err != nil {
@@ -317,7 +317,7 @@ func TestCheckSaysWhatIsFree(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.lib.db.Close()
+			defer s.lib.DB.Close()
 			if err := s.Command(t.Context(), 0, "install", "library"); err != nil {
 				t.Fatal(err)
 			}
@@ -346,8 +346,8 @@ func TestCheckSaysWhatIsFree(t *testing.T) {
 			if name == "SQLite" {
 				return // it has no ALTER TABLE for that, and one writer
 			}
-			if err := s.lib.exec(t.Context(), "ALTER TABLE fine DROP FOREIGN KEY fine_loan"); err != nil {
-				if err = s.lib.exec(t.Context(), "ALTER TABLE fine DROP CONSTRAINT fine_loan"); err != nil {
+			if err := s.lib.Exec(t.Context(), "ALTER TABLE fine DROP FOREIGN KEY fine_loan"); err != nil {
+				if err = s.lib.Exec(t.Context(), "ALTER TABLE fine DROP CONSTRAINT fine_loan"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -372,16 +372,16 @@ func TestVerifyCatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.lib.db.Close()
+	defer s.lib.DB.Close()
 	if err := s.play(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	const loan = "INSERT INTO loan SELECT 900000, 1, %d, 'adult', '%s', 'Main', 0, returned_at, NULL FROM loan WHERE id = %d"
-	recent, err := s.lib.count(t.Context(), "SELECT MIN(id) FROM loan WHERE patron_id = 1 AND returned_at > ?", s.nights[2].AddDate(-2, 0, 40).Unix())
+	recent, err := s.lib.Count(t.Context(), "SELECT MIN(id) FROM loan WHERE patron_id = 1 AND returned_at > ?", s.nights[2].AddDate(-2, 0, 40).Unix())
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, err := s.lib.count(t.Context(), "SELECT MIN(id) FROM patron WHERE privacy = 'never'")
+	named, err := s.lib.Count(t.Context(), "SELECT MIN(id) FROM patron WHERE privacy = 'never'")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestVerifyCatches(t *testing.T) {
 		{"a receipt is gone", fmt.Sprintf("DELETE FROM curfew_receipt WHERE run = '%s'", s.runs[history][0].ID), "SELECT 1", []string{"anonymised by the ledger"}},
 		{"an open fine is gone", "DELETE FROM fine WHERE id = (SELECT MAX(id) FROM fine)", "SELECT 1", []string{"loans older than two years", "anonymised by", "fines that went", "open fines"}},
 	} {
-		if err := s.lib.exec(t.Context(), c.do); err != nil {
+		if err := s.lib.Exec(t.Context(), c.do); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		out.Reset()
@@ -412,7 +412,7 @@ func TestVerifyCatches(t *testing.T) {
 				t.Errorf("%s: %q still holds", c.name, claim)
 			}
 		}
-		if err := s.lib.exec(t.Context(), c.undo); err != nil {
+		if err := s.lib.Exec(t.Context(), c.undo); err != nil {
 			t.Fatal(err)
 		}
 	}

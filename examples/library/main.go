@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer s.lib.db.Close()
+	defer s.lib.DB.Close()
 	if err := s.play(ctx); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func open(ctx context.Context, args []string, out io.Writer) (*story, error) {
 		err = s.writePolicy(address != "")
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.lib.db.Close())
+		return nil, errors.Join(err, s.lib.DB.Close())
 	}
 	return s, nil
 }

@@ -68,7 +68,7 @@ func (s *story) firstNight(ctx context.Context) error {
 		return err
 	}
 	var wanted int64
-	if err := s.lib.db.QueryRowContext(ctx, s.lib.query("SELECT MIN(id) FROM loan WHERE patron_id = ? AND returned_at < ?"), accused, s.lib.at(s.nights[0].AddDate(-2, 0, -2))).Scan(&wanted); err != nil {
+	if err := s.lib.DB.QueryRowContext(ctx, s.lib.SQL("SELECT MIN(id) FROM loan WHERE patron_id = ? AND returned_at < ?"), accused, s.lib.At(s.nights[0].AddDate(-2, 0, -2))).Scan(&wanted); err != nil {
 		return err
 	}
 	s.Say("The first night.")
@@ -92,17 +92,17 @@ func (s *story) day(ctx context.Context) error {
 	s.Say("The day: %d of the oldest open fines are paid, and %d patrons choose that their loans are forgotten at once.", finesPaid, minds)
 	paid := `UPDATE fine SET paid_at = ? WHERE id IN (SELECT id FROM (SELECT f.id FROM fine f JOIN loan l ON l.id = f.loan_id
 		WHERE f.paid_at IS NULL ORDER BY l.returned_at, f.id LIMIT ` + fmt.Sprint(finesPaid) + `) oldest)`
-	if err := s.lib.exec(ctx, paid, s.lib.at(s.nights[1].Add(-8*time.Hour))); err != nil {
+	if err := s.lib.Exec(ctx, paid, s.lib.At(s.nights[1].Add(-8*time.Hour))); err != nil {
 		return err
 	}
-	return s.lib.exec(ctx, `UPDATE patron SET privacy = 'never' WHERE id IN (SELECT id FROM (SELECT id FROM patron
+	return s.lib.Exec(ctx, `UPDATE patron SET privacy = 'never' WHERE id IN (SELECT id FROM (SELECT id FROM patron
 		WHERE privacy = 'default' AND id NOT IN (?, ?) ORDER BY id LIMIT `+fmt.Sprint(minds)+`) chosen)`, nobody, accused)
 }
 
 // secondNight has somebody at the desk who books a fine for a loan that is about to be destroyed.
 func (s *story) secondNight(ctx context.Context) error {
-	err := s.lib.db.QueryRowContext(ctx, s.lib.query(`SELECT id FROM loan WHERE returned_at >= ? AND patron_id = ?
-		AND NOT EXISTS (SELECT 1 FROM fine f WHERE f.loan_id = loan.id) ORDER BY returned_at, id LIMIT 1`), s.lib.at(s.runs[circulation][0].Cutoff), reader).Scan(&s.disputed)
+	err := s.lib.DB.QueryRowContext(ctx, s.lib.SQL(`SELECT id FROM loan WHERE returned_at >= ? AND patron_id = ?
+		AND NOT EXISTS (SELECT 1 FROM fine f WHERE f.loan_id = loan.id) ORDER BY returned_at, id LIMIT 1`), s.lib.At(s.runs[circulation][0].Cutoff), reader).Scan(&s.disputed)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *story) secondNight(ctx context.Context) error {
 
 func (s *story) released(ctx context.Context) error {
 	var err error
-	if s.heldThen, err = s.lib.count(ctx, "SELECT count(*) FROM loan WHERE patron_id = ?", accused); err != nil {
+	if s.heldThen, err = s.lib.Count(ctx, "SELECT count(*) FROM loan WHERE patron_id = ?", accused); err != nil {
 		return err
 	}
 	s.Say("The court has what it wanted.")

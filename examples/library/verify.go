@@ -24,11 +24,11 @@ func (l *library) tally(ctx context.Context, night time.Time) (t tally, err erro
 		into *int64
 		sql  string
 	}{{&t.loans, "SELECT count(*) FROM loan"}, {&t.fines, "SELECT count(*) FROM fine"}, {&t.open, "SELECT count(*) FROM fine WHERE paid_at IS NULL"}} {
-		if *q.into, err = l.count(ctx, q.sql); err != nil {
+		if *q.into, err = l.Count(ctx, q.sql); err != nil {
 			return t, err
 		}
 	}
-	rows, err := l.db.QueryContext(ctx, l.query("SELECT branch, category, count(*) FROM loan WHERE returned_at >= ? GROUP BY branch, category"), l.at(night.AddDate(-2, 0, 1)))
+	rows, err := l.DB.QueryContext(ctx, l.SQL("SELECT branch, category, count(*) FROM loan WHERE returned_at >= ? GROUP BY branch, category"), l.At(night.AddDate(-2, 0, 1)))
 	if err != nil {
 		return t, err
 	}
@@ -47,7 +47,7 @@ func (l *library) tally(ctx context.Context, night time.Time) (t tally, err erro
 
 // receipts adds up what curfew wrote beside the data, in the transactions that changed it.
 func (l *library) receipts(ctx context.Context) (map[string]int64, error) {
-	found, err := l.db.QueryContext(ctx, "SELECT outcomes FROM "+l.own+"receipt")
+	found, err := l.DB.QueryContext(ctx, "SELECT outcomes FROM "+l.Own()+"receipt")
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +83,14 @@ func (s *story) verify(ctx context.Context) error {
 
 // none checks that a query counts no row.
 func (s *story) none(ctx context.Context, claim, query string, args ...any) error {
-	n, err := s.lib.count(ctx, query, args...)
+	n, err := s.lib.Count(ctx, query, args...)
 	s.Check(err == nil && n == 0, "%s: %d", claim, n)
 	return err
 }
 
 func (s *story) verifyRows(ctx context.Context) error {
 	last := len(s.nights) - 1
-	old, month := s.lib.at(s.runs[circulation][last].Cutoff), s.lib.at(s.runs[history][last].Cutoff)
+	old, month := s.lib.At(s.runs[circulation][last].Cutoff), s.lib.At(s.runs[history][last].Cutoff)
 	for _, c := range []struct {
 		claim, query string
 		args         []any
@@ -99,14 +99,14 @@ func (s *story) verifyRows(ctx context.Context) error {
 		{"loans older than thirty days that name a patron who did not ask for that, without an open fine",
 			"SELECT count(*) FROM loan JOIN patron p ON p.id = loan.patron_id WHERE returned_at < ? AND p.privacy <> 'forever' AND p.id <> ? AND NOT " + openFine, []any{month, nobody}},
 		{"returned loans that name a patron who chose never, without an open fine",
-			"SELECT count(*) FROM loan JOIN patron p ON p.id = loan.patron_id WHERE returned_at < ? AND p.privacy = 'never' AND NOT " + openFine, []any{s.lib.at(s.nights[last])}},
+			"SELECT count(*) FROM loan JOIN patron p ON p.id = loan.patron_id WHERE returned_at < ? AND p.privacy = 'never' AND NOT " + openFine, []any{s.lib.At(s.nights[last])}},
 		{"anonymised loans with more of a postcode than the area, or a note", "SELECT count(*) FROM loan WHERE patron_id = ? AND (LENGTH(postcode) <> 2 OR note IS NOT NULL)", []any{nobody}},
 	} {
 		if err := s.none(ctx, c.claim, c.query, c.args...); err != nil {
 			return err
 		}
 	}
-	there, err := s.lib.count(ctx, "SELECT count(*) FROM loan WHERE id = ? AND patron_id = ?", s.disputed, reader)
+	there, err := s.lib.Count(ctx, "SELECT count(*) FROM loan WHERE id = ? AND patron_id = ?", s.disputed, reader)
 	s.Check(there == 1, "the loan whose fine was booked while the run was at work is there: %d", there)
 	return err
 }
@@ -149,7 +149,7 @@ func (s *story) verifyCounts(ctx context.Context) error {
 	for i := range held {
 		held[i] = s.runs[circulation][i].Outcomes["held"] + s.runs[history][i].Outcomes["held"]
 	}
-	left, err := s.lib.count(ctx, "SELECT count(*) FROM loan WHERE patron_id = ? AND returned_at < ? AND NOT "+openFine, accused, s.lib.at(s.runs[history][2].Cutoff))
+	left, err := s.lib.Count(ctx, "SELECT count(*) FROM loan WHERE patron_id = ? AND returned_at < ? AND NOT "+openFine, accused, s.lib.At(s.runs[history][2].Cutoff))
 	s.Check(held[0] > 0 && held[1] >= held[0] && held[2] == 0 && s.heldThen > 0 && left == 0,
 		"held in the three nights: %d, %d, %d; of the %d loans of patron %d, left that should be gone: %d", held[0], held[1], held[2], s.heldThen, accused, left)
 	return err

@@ -7,24 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"curfew.dev/curfew/examples/internal/stage"
 )
 
 // engine is what differs between the databases.
 type engine struct {
-	driver  string
 	schema  []string
 	analyze string
 	until   string // the policy's trigger
-	own     string // how curfew's tables begin
 }
 
 const (
@@ -33,21 +29,21 @@ const (
 )
 
 var engines = map[string]engine{
-	"sqlite": {"sqlite", []string{`CREATE TABLE user_session (
+	"sqlite": {[]string{`CREATE TABLE user_session (
 		id TEXT NOT NULL PRIMARY KEY, user_id INTEGER NOT NULL, user_agent TEXT NOT NULL,
-		created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL)`, index}, "ANALYZE", "{column: expires_at, unit: s}", "curfew_"},
-	"postgres": {"pgx", []string{`CREATE TABLE user_session (
+		created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL)`, index}, "ANALYZE", "{column: expires_at, unit: s}"},
+	"postgres": {[]string{`CREATE TABLE user_session (
 		id text PRIMARY KEY, user_id bigint NOT NULL, user_agent text NOT NULL,
-		created_at timestamptz NOT NULL, expires_at timestamptz NOT NULL)`, index}, "ANALYZE user_session", "expires_at", "curfew."},
-	"mysql": {"mysql", []string{`CREATE TABLE user_session (
+		created_at timestamptz NOT NULL, expires_at timestamptz NOT NULL)`, index}, "ANALYZE user_session", "expires_at"},
+	"mysql": {[]string{`CREATE TABLE user_session (
 		id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, user_agent VARCHAR(200) NOT NULL,
-		created_at DATETIME(6) NOT NULL, expires_at DATETIME(6) NOT NULL) ENGINE=InnoDB`, index}, "ANALYZE TABLE user_session", "{column: expires_at, zone: UTC}", "curfew_"},
+		created_at DATETIME(6) NOT NULL, expires_at DATETIME(6) NOT NULL) ENGINE=InnoDB`, index}, "ANALYZE TABLE user_session", "{column: expires_at, zone: UTC}"},
 }
 
 // application is the service whose sessions they are. It knows nothing of curfew.
 type application struct {
+	stage.Database
 	engine
-	db *sql.DB
 
 	made    int64    // rows at first
 	expired []string // ids of the expired ones, the oldest first
@@ -60,66 +56,8 @@ type application struct {
 
 // connect opens the database that the URL names.
 func connect(address string) (*application, error) {
-	scheme, rest, _ := strings.Cut(address, ":")
-	switch scheme {
-	case "postgresql":
-		scheme = "postgres"
-	case "mariadb":
-		scheme = "mysql"
-	}
-	e, known := engines[scheme]
-	if !known {
-		return nil, errors.New("SESSIONS_URL must begin with postgres:// or mysql://; without it the example makes a SQLite file")
-	}
-	source := address
-	switch scheme {
-	case "sqlite":
-		source = "file:" + rest + "?_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)"
-	case "mysql":
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, errors.New("SESSIONS_URL is not a URL like mysql://user:password@host:3306/database")
-		}
-		conf := mysql.NewConfig()
-		conf.User = u.User.Username()
-		conf.Passwd, _ = u.User.Password()
-		conf.Net, conf.Addr, conf.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-		source = conf.FormatDSN()
-	}
-	db, err := sql.Open(e.driver, source)
-	return &application{engine: e, db: db}, err
-}
-
-// query writes ? as the database wants it.
-func (a *application) query(text string) string {
-	if a.driver != "pgx" {
-		return text
-	}
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if r == '?' {
-			n++
-			b.WriteString("$" + strconv.Itoa(n))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// at is an instant as the table has it.
-func (a *application) at(t time.Time) any {
-	if a.driver == "sqlite" {
-		return t.Unix()
-	}
-	return t.UTC()
-}
-
-func (a *application) count(ctx context.Context, query string, args ...any) (int64, error) {
-	var n int64
-	err := a.db.QueryRowContext(ctx, a.query(query), args...).Scan(&n)
-	return n, err
+	db, err := stage.Open("SESSIONS_URL", address)
+	return &application{Database: db, engine: engines[db.Engine]}, err
 }
 
 var agents = []string{"Firefox on Linux", "Safari on an iPhone", "Chrome on Windows", "the app on Android"}
@@ -128,7 +66,7 @@ var agents = []string{"Firefox on Linux", "Safari on an iPhone", "Chrome on Wind
 // hour to two weeks. A table of that name that is there already is somebody's, and an error.
 func (a *application) populate(ctx context.Context, n int) error {
 	for _, statement := range a.schema {
-		if _, err := a.db.ExecContext(ctx, statement); err != nil {
+		if _, err := a.DB.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("the example makes a table user_session, in a database that has none: %w", err)
 		}
 	}
@@ -146,7 +84,7 @@ func (a *application) populate(ctx context.Context, n int) error {
 		if i >= dead {
 			expires = now.Add(time.Hour + time.Duration(i-dead)*(lifetime/time.Duration(n-dead)))
 		}
-		r := []any{id(), 1 + rnd.IntN(n/3), agents[rnd.IntN(len(agents))], a.at(expires.Add(-lifetime)), a.at(expires)}
+		r := []any{id(), 1 + rnd.IntN(n/3), agents[rnd.IntN(len(agents))], a.At(expires.Add(-lifetime)), a.At(expires)}
 		if i >= dead {
 			a.live = append(a.live, r[0].(string))
 		} else {
@@ -154,7 +92,7 @@ func (a *application) populate(ctx context.Context, n int) error {
 		}
 		return r
 	}
-	tx, err := a.db.BeginTx(ctx, nil)
+	tx, err := a.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -166,7 +104,7 @@ func (a *application) populate(ctx context.Context, n int) error {
 			values = append(values, row(i)...)
 		}
 		insert := "INSERT INTO user_session VALUES (?, ?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?, ?)", len(values)/5-1)
-		if _, err := tx.ExecContext(ctx, a.query(insert), values...); err != nil {
+		if _, err := tx.ExecContext(ctx, a.SQL(insert), values...); err != nil {
 			return err
 		}
 	}
@@ -174,7 +112,7 @@ func (a *application) populate(ctx context.Context, n int) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	_, err = a.db.ExecContext(ctx, a.analyze)
+	_, err = a.DB.ExecContext(ctx, a.analyze)
 	return err
 }
 
@@ -186,12 +124,12 @@ const (
 
 // signIn refreshes sessions that have expired, and leaves the transaction open: their users are still about it.
 func (a *application) signIn(ctx context.Context, ids []string) (*sql.Tx, error) {
-	tx, err := a.db.BeginTx(ctx, nil)
+	tx, err := a.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		if _, err := tx.ExecContext(ctx, a.query(refresh), a.at(time.Now().Add(lifetime)), id); err != nil {
+		if _, err := tx.ExecContext(ctx, a.SQL(refresh), a.At(time.Now().Add(lifetime)), id); err != nil {
 			return nil, errors.Join(err, tx.Rollback())
 		}
 	}
@@ -206,7 +144,7 @@ func (a *application) keepRefreshing(ctx context.Context, ids []string) error {
 	defer next.Stop()
 	for _, id := range ids {
 		// Not cancelled in the middle: nobody would know whether the session was refreshed.
-		n, err := a.update(context.WithoutCancel(ctx), refresh, a.at(time.Now().Add(lifetime)), id)
+		n, err := a.update(context.WithoutCancel(ctx), refresh, a.At(time.Now().Add(lifetime)), id)
 		if err != nil {
 			return err
 		}
@@ -229,7 +167,7 @@ func (a *application) keepRefreshing(ctx context.Context, ids []string) error {
 // signOut ends sessions before their time.
 func (a *application) signOut(ctx context.Context, ids []string) error {
 	for _, id := range ids {
-		if _, err := a.update(ctx, refresh, a.at(time.Now().Add(-time.Minute)), id); err != nil {
+		if _, err := a.update(ctx, refresh, a.At(time.Now().Add(-time.Minute)), id); err != nil {
 			return err
 		}
 	}
@@ -239,7 +177,7 @@ func (a *application) signOut(ctx context.Context, ids []string) error {
 // update changes rows, again where MariaDB has chosen this transaction to resolve a deadlock.
 func (a *application) update(ctx context.Context, statement string, args ...any) (int64, error) {
 	for {
-		res, err := a.db.ExecContext(ctx, a.query(statement), args...)
+		res, err := a.DB.ExecContext(ctx, a.SQL(statement), args...)
 		if refused := (*mysql.MySQLError)(nil); errors.As(err, &refused) && refused.Number == 1213 {
 			continue
 		}

@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer s.app.db.Close()
+	defer s.app.DB.Close()
 	if err := s.play(ctx); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func open(ctx context.Context, args []string, out io.Writer) (*story, error) {
 		err = s.writePolicy(address != "")
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.app.db.Close())
+		return nil, errors.Join(err, s.app.DB.Close())
 	}
 	return s, nil
 }

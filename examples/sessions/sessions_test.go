@@ -90,13 +90,13 @@ func TestVerifyCatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.app.db.Close()
+	defer s.app.DB.Close()
 	if err := s.play(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	change := func(statement string, args ...any) func() error {
 		return func() error {
-			_, err := s.app.db.Exec(statement, args...)
+			_, err := s.app.DB.Exec(statement, args...)
 			return err
 		}
 	}

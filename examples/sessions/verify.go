@@ -28,7 +28,7 @@ func (s *story) verify(ctx context.Context) error {
 func (s *story) verifyRows(ctx context.Context) error {
 	var there int
 	for _, id := range s.app.kept {
-		n, err := s.app.count(ctx, "SELECT count(*) FROM user_session WHERE id = ?", id)
+		n, err := s.app.Count(ctx, "SELECT count(*) FROM user_session WHERE id = ?", id)
 		if err != nil {
 			return err
 		}
@@ -36,13 +36,13 @@ func (s *story) verifyRows(ctx context.Context) error {
 	}
 	s.Check(there == len(s.app.kept) && there >= signingIn, "refreshed sessions kept: %d of %d", there, len(s.app.kept))
 
-	left, err := s.app.count(ctx, "SELECT count(*) FROM user_session WHERE expires_at < ?", s.app.at(s.second.Cutoff))
+	left, err := s.app.Count(ctx, "SELECT count(*) FROM user_session WHERE expires_at < ?", s.app.At(s.second.Cutoff))
 	if err != nil {
 		return err
 	}
 	s.Check(left == 0, "sessions left that had expired by the cutoff of the last run: %d", left)
 
-	rows, err := s.app.count(ctx, "SELECT count(*) FROM user_session")
+	rows, err := s.app.Count(ctx, "SELECT count(*) FROM user_session")
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *story) verifyRows(ctx context.Context) error {
 
 // receipts adds up what curfew wrote beside the data, in the transactions that deleted.
 func (a *application) receipts(ctx context.Context) (deleted int64, err error) {
-	found, err := a.db.QueryContext(ctx, "SELECT outcomes FROM "+a.own+"receipt")
+	found, err := a.DB.QueryContext(ctx, "SELECT outcomes FROM "+a.Own()+"receipt")
 	if err != nil {
 		return 0, err
 	}
