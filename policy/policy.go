@@ -254,14 +254,19 @@ func (f *File) Policy(name string) (*Policy, error) {
 		}
 		names[i] = p.Name
 	}
+	return nil, f.unknown("policy", "policies", name, names)
+}
+
+// unknown is the error of a name that the file does not have: it suggests the nearest and lists the rest.
+func (f *File) unknown(one, several, name string, names []string) error {
 	where := cmp.Or(f.Path, "the file")
 	if len(names) == 0 {
-		return nil, fmt.Errorf("there is no policy %q: %s has no policies", name, where)
+		return fmt.Errorf("there is no %s %q: %s has no %s", one, name, where, several)
 	}
 	if near := nearest(name, names); near != "" {
-		return nil, fmt.Errorf("there is no policy %q in %s; did you mean %q? (it has: %s)", name, where, near, strings.Join(names, ", "))
+		return fmt.Errorf("there is no %s %q in %s; did you mean %q? (it has: %s)", one, name, where, near, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("there is no policy %q in %s; it has: %s", name, where, strings.Join(names, ", "))
+	return fmt.Errorf("there is no %s %q in %s; it has: %s", one, name, where, strings.Join(names, ", "))
 }
 
 // Location is the time zone of the policy: the one its periods are counted in.

@@ -17,12 +17,16 @@ import (
 // they were. Durations are whole nanoseconds (their names end in _ns); periods,
 // dates and enumerations are the text of the file.
 func (p *Policy) Revision() (id string, canonical []byte) {
-	p = p.Whole()
+	return canonicalOf(p.Whole())
+}
+
+// canonicalOf is the settings of something as canonical JSON, and the hex SHA-256 of it.
+func canonicalOf(v any) (id string, canonical []byte) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // where texts are full of < and >, and people read this
-	if err := enc.Encode(p); err != nil {
-		panic("policy: a policy is always representable: " + err.Error())
+	enc.SetEscapeHTML(false) // texts are full of < and >, and people read this
+	if err := enc.Encode(v); err != nil {
+		panic("policy: settings are always representable: " + err.Error())
 	}
 	canonical = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	sum := sha256.Sum256(canonical)

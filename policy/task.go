@@ -1,12 +1,7 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -82,15 +77,7 @@ func (t *Task) Location() *time.Location {
 // of it, as [Policy.Revision] does. What is expanded when it is used is in it as
 // written.
 func (t *Task) Revision() (id string, canonical []byte) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(t); err != nil {
-		panic("policy: a task is always representable: " + err.Error())
-	}
-	canonical = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:]), canonical
+	return canonicalOf(t)
 }
 
 // Task returns the task of that name. The error of an unknown name suggests the
@@ -103,14 +90,7 @@ func (f *File) Task(name string) (*Task, error) {
 		}
 		names[i] = t.Name
 	}
-	where := cmp.Or(f.Path, "the file")
-	if len(names) == 0 {
-		return nil, fmt.Errorf("there is no task %q: %s has no tasks", name, where)
-	}
-	if near := nearest(name, names); near != "" {
-		return nil, fmt.Errorf("there is no task %q in %s; did you mean %q? (it has: %s)", name, where, near, strings.Join(names, ", "))
-	}
-	return nil, fmt.Errorf("there is no task %q in %s; it has: %s", name, where, strings.Join(names, ", "))
+	return nil, f.unknown("task", "tasks", name, names)
 }
 
 // TaskDir is the directory in which the task's command works: a relative one
