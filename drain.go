@@ -293,7 +293,7 @@ func (c *Curfew) tidy(ctx context.Context, l *ledger.Ledger, run ledger.Run) {
 			err = derr
 		}
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // whoever stops need not say so: the next run sees to them
 		c.log.WarnContext(ctx, "receipts_kept", "database", p.Database, "err", err)
 	}
 }

@@ -2,14 +2,13 @@ package curfew
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"crypto/rand"
 
 	"curfew.dev/curfew/api"
 	"curfew.dev/curfew/internal/riverq"
